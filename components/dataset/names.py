@@ -9,6 +9,7 @@ ROOT/.ingest/...                                        unfinished output of a r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from infeed.components.dataset import files
@@ -23,6 +24,8 @@ FEATURE_INPUTS = "feature_inputs.json"  # of a transform graph: feature -> raw c
 DATE_FORMATS = "date_formats.json"  # of a transform graph: raw text column -> formats of the dates that are read
 RAW_COLUMNS = "assets.extra/raw_columns.json"  # of a SavedModel: its columns, and the options of their source files
 UNFINISHED = ".ingest"  # beside the splits during ingest. The dot hides it from the globs of readers
+
+_NUMBERED = re.compile(r"-\d{5}-of-\d{5}(\.\w+)?$")
 
 
 def split_folder(split: str) -> str:
@@ -63,6 +66,11 @@ def are_shard_names(found: Collection[str]) -> bool:
         sorted(found) == sorted(shard_name(index, len(found), gzip) for index in range(len(found)))
         for gzip in (False, True)
     )
+
+
+def is_numbered(name: str) -> bool:
+    """Return whether a file is named as one of several shards, such as `a.tfrecord-00000-of-00012.gz`."""
+    return _NUMBERED.search(name) is not None
 
 
 def is_file_name(name: str) -> bool:

@@ -185,7 +185,7 @@ class _Uncounted:
             for split, of_split in self.by_split.items()
         }
         rows = sum(split.records for split in splits.values())
-        notes = records.unnamed_gzip(file.path for of_split in self.by_split.values() for file in of_split)
+        notes = records.misnamed_gzip(file.path for of_split in self.by_split.values() for file in of_split)
         made = Manifest(source=self.source, options={}, schema=(), splits=splits, rows_read=rows, warnings=notes)
         if self.cached:
             keep_file(*self.cached, made.to_json().encode())

@@ -164,30 +164,40 @@ def is_header(data: bytes) -> bool:
 
 
 def is_gzip(path: str) -> bool:
-    """Return whether a file is compressed by gzip: by its name, as in TensorFlow, or else by its first bytes.
+    """Return whether a file is compressed by gzip: by its first bytes, or by its name, as in TensorFlow.
 
-    A missing file counts as uncompressed, because a feed with cached records does not need it.
+    Shards with numbered names are not opened, because there are many and their writers name them correctly. A missing
+    file counts by its name, because a feed with cached records does not need it.
     """
-    if path.endswith(names.GZIP_SUFFIX):
+    if names.is_numbered(path) and path.endswith(names.GZIP_SUFFIX):
         return True
     with suppress(FileNotFoundError), files.open_input(path) as file:
-        return _begins_as_gzip(file)
-    return False
+        return _begins_as_gzip(file, path)
+    return path.endswith(names.GZIP_SUFFIX)
 
 
-def unnamed_gzip(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return a note about gzip files without `.gz` in their names. Empty if there are none."""
-    found = [path for path in paths if not path.endswith(names.GZIP_SUFFIX) and is_gzip(path)]
-    others = f", and {len(found) - 1:,} more" if len(found) > 1 else ""
-    note = "TensorFlow's and TFX's own readers need .gz at the end of the name"
-    return (f"{found[0]} is compressed by gzip{others}: {note}",) if found else ()
+def misnamed_gzip(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return notes about gzip files without `.gz` in their names, and about others with it. Empty if there are none."""
+    named: dict[bool, list[str]] = {True: [], False: []}
+    for path in paths:
+        if (packed := is_gzip(path)) is not path.endswith(names.GZIP_SUFFIX):
+            named[packed].append(path)
+    readers = "TensorFlow's and TFX's own readers"
+    notes = {
+        True: f"compressed by gzip{{}}: {readers} need .gz at the end of the name",
+        False: f"not compressed by gzip{{}}: {readers} need a name without .gz at the end",
+    }
+    more = {packed: f", and {len(found) - 1:,} more" if len(found) > 1 else "" for packed, found in named.items()}
+    return tuple(f"{found[0]} is {notes[packed].format(more[packed])}" for packed, found in named.items() if found)
 
 
-def _begins_as_gzip(file: Any) -> bool:
-    """Return whether an open file begins as gzip does. A record length may too, but then its checksum matches."""
+def _begins_as_gzip(file: Any, path: str) -> bool:
+    """Return whether an open file is gzip. A record length may begin like gzip, but then its checksum matches."""
     head = bytes(file.read(HEADER_BYTES))
     file.seek(0)
-    return head.startswith(_GZIP_MAGIC) and not is_header(head)
+    if is_header(head):
+        return False
+    return head.startswith(_GZIP_MAGIC) or path.endswith(names.GZIP_SUFFIX)
 
 
 def count_records(path: str) -> int:
@@ -333,8 +343,7 @@ def _chunks(arrays: Iterable[pa.LargeBinaryArray]) -> Iterator[bytes]:
 def open_framing(path: str) -> Iterator[BinaryIO]:
     """Open a file, decompressed if `is_gzip`."""
     with files.open_input(path, ahead=True) as file:
-        is_packed = path.endswith(names.GZIP_SUFFIX) or _begins_as_gzip(file)
-        raw = igzip.IGzipFile(fileobj=file, mode="rb") if is_packed else file
+        raw = igzip.IGzipFile(fileobj=file, mode="rb") if _begins_as_gzip(file, path) else file
         yield cast(BinaryIO, io.BufferedReader(raw, _CHUNK))
 
 

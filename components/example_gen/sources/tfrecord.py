@@ -52,7 +52,7 @@ def open_tfrecords(root: str, patterns: Patterns, options: IngestOptions) -> Ope
             check_listed(folder, listed)
     parts = inputs.look(found, lambda path: [path])
     read = partial(read_blocks, block_bytes=options.block_bytes, most_bytes=options.max_row_mb << 20)
-    notes = records.unnamed_gzip(file.path for file in inputs.all_files(found))
+    notes = records.misnamed_gzip(file.path for file in inputs.all_files(found))
     return inputs.of_parts("tfrecord", root, SCHEMA, parts, read, serialized=True, warnings=notes)
 
 

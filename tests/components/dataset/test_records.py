@@ -151,8 +151,21 @@ def test_gzip_is_found_by_the_first_bytes_of_a_file(tmp_path: Path, size: int) -
         assert list(records.read_records(str(path))) == payloads
         assert records.count_records(str(path)) == 2
         assert sum(map(len, record_blocks.read_blocks(str(path)))) == 2
-    (note,) = records.unnamed_gzip(map(str, (plain, packed, tmp_path / "not_opened.gz")))
-    assert note.startswith(f"{packed} ")
+    (note,) = records.misnamed_gzip(map(str, (plain, packed, tmp_path / "missing.gz")))
+    assert note.startswith(f"{packed} is compressed")
+    misnamed = plain.rename(tmp_path / "plain.gz")
+    assert not records.is_gzip(str(misnamed))
+    assert list(records.read_records(str(misnamed))) == payloads
+    assert records.count_records(str(misnamed)) == 2
+    assert sum(map(len, record_blocks.read_blocks(str(misnamed)))) == 2
+    notes = records.misnamed_gzip(map(str, (misnamed, packed, misnamed)))
+    assert notes[1].startswith(f"{misnamed} is not compressed by gzip, and 1 more")
+    assert notes[0] == note
+
+
+def test_numbered_shards_are_not_opened_to_find_gzip(tmp_path: Path) -> None:
+    named = Path(write(tmp_path, [b"a"])).rename(tmp_path / "data_tfrecord-00000-of-00001.gz")
+    assert records.is_gzip(str(named))
 
 
 @pytest.mark.parametrize("level", [0, 1, 6, 9])

@@ -41,14 +41,18 @@ def test_records_pass_untouched_in_blocks(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("open_", [tfrecord.open_tfrecords, tfrecord.open_cut_tfrecords])
-def test_gzip_that_a_name_does_not_tell_is_read_and_noted(tmp_path: Path, open_: Any) -> None:
+@pytest.mark.parametrize(("name", "packed"), [("b.tfrecord", True), ("b.tfrecord.gz", False)])
+def test_a_name_that_does_not_tell_the_compression_is_read_and_noted(
+    tmp_path: Path, open_: Any, name: str, packed: bool
+) -> None:
     write(tmp_path / "a.tfrecord", RECORDS)
-    (tmp_path / "b.tfrecord").write_bytes(gzip.compress(write(tmp_path / "b.tfrecord", RECORDS), 0))
+    plain = (tmp_path / "a.tfrecord").read_bytes()
+    (tmp_path / name).write_bytes(gzip.compress(plain, 0) if packed else plain)
     opened = open_(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=1_024))
     found = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
     assert [record for batch in found for record in batch.column(0).to_pylist()] == [*RECORDS, *RECORDS]
     (note,) = opened.warnings
-    assert note.startswith(f"{tmp_path}/b.tfrecord is compressed by gzip")
+    assert note.startswith(f"{tmp_path}/{name} is {'' if packed else 'not '}compressed by gzip")
 
 
 @pytest.mark.parametrize("name", ["a", "a.gz"])
