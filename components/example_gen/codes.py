@@ -1,6 +1,6 @@
-"""Counts of cells that look like codes and were read as numbers: `01234`, `+49` and `12_34`.
+"""Counts of cells that look like codes and were read as numbers: `01234`, `+49`, `12_34`, and `12E3` beside `1207`.
 
-TFX reads them as integers, which lose zeros and signs. Ingest reports such columns, and the option that
+TFX reads them as numbers, which lose zeros and signs. Ingest reports such columns, and the option that
 keeps their text.
 """
 
@@ -17,6 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _SHOWN = 5  # columns in a note
+_ALIKE = 0.9  # share of cells with one width that makes cells with an exponent codes
+_SHORTEST = 3  # characters of such a cell, as 1e5
+_TRIED = 100  # cells to reject a column of other numbers early
 _ZERO, _PLUS, _MINUS, _SPACE = b"0+- "
 
 
@@ -25,7 +28,7 @@ class Codes:
     """Counts of the cells of a column of numbers that look like codes.
 
     Attributes:
-      cells: cells with leading zeros, a plus or underscores.
+      cells: cells with leading zeros, a plus or underscores, or an exponent among integers of the same width.
       zeros: cells with leading zeros.
       example: the first of `cells`.
     """
@@ -41,7 +44,7 @@ class Codes:
 def find_codes(cells: pa.StringArray) -> Codes:
     """Count the cells of a column of numbers that look like codes."""
     zeros, others = _look_at(cells)
-    found = np.flatnonzero(zeros | others)
+    found = np.flatnonzero(zeros | others | _exponents(cells))
     return Codes(len(found), int(np.count_nonzero(zeros)), cells[int(found[0])].as_py() if len(found) else "")
 
 
@@ -62,7 +65,7 @@ def note_on(codes: Mapping[str, Codes]) -> str:
     shown = ", ".join(f"{name!r} ({codes[name].cells:,} such as {codes[name].example!r})" for name in names)
     more = f" and {len(codes) - _SHOWN} more columns" if len(codes) > _SHOWN else ""
     do = f"{types_flag(dict.fromkeys(names, 'bytes'))} keeps the text"
-    return f"cells that may be codes were read as numbers, without leading zeros, + and _: {shown}{more}; {do}"
+    return f"cells that may be codes were read as numbers, without leading zeros, +, _ and E: {shown}{more}; {do}"
 
 
 def note_on_words(codes: Mapping[str, Codes]) -> str:
@@ -79,6 +82,32 @@ def note_on_words(codes: Mapping[str, Codes]) -> str:
 def types_flag(types: Mapping[str, str]) -> str:
     """Return the flag that gives columns these types."""
     return f"--set {shlex.quote(f'types={json.dumps(types, ensure_ascii=False)}')}"
+
+
+def _exponents(cells: pa.StringArray) -> npt.NDArray[np.bool_]:
+    """Return bool [cells]: whether a cell such as `12E3` is one of the codes of its column.
+
+    It is if nearly all cells are digits, or digits with an exponent, of one width, and the fewer ones have an exponent.
+    Numbers that people or programs write with exponents have points or signs, or differ in width.
+    """
+    text = memoryview(cells.buffers()[2] or b"").tobytes()
+    if b"e" not in text and b"E" not in text:
+        return np.zeros(len(cells), bool)
+    found = np.zeros(len(cells), bool)
+    for part in (cells.slice(0, _TRIED), cells):
+        trimmed = pc.utf8_trim_whitespace(part)
+        widths = pc.fill_null(pc.utf8_length(trimmed), 0).to_numpy(zero_copy_only=False)
+        width = int(np.bincount(widths[widths > 0], minlength=1).argmax())
+        plain, scaled = (
+            pc.fill_null(pc.match_substring_regex(trimmed, pattern), False).to_numpy(zero_copy_only=False)
+            & (widths == width)
+            for pattern in ("^[0-9]+$", "^[0-9]+[eE][0-9]+$")
+        )
+        few = np.count_nonzero(plain | scaled) < _ALIKE * np.count_nonzero(widths)
+        if few or width < _SHORTEST or np.count_nonzero(scaled) > np.count_nonzero(plain):
+            return np.zeros(len(cells), bool)
+        found = scaled
+    return found
 
 
 def _look_at(cells: pa.StringArray) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

@@ -30,6 +30,29 @@ def test_numbers_that_keep_their_text_are_no_codes(cell: str) -> None:
     assert find_codes(pa.array([cell, cell])) == Codes()
 
 
+@pytest.mark.parametrize(
+    ("cells", "codes"),
+    [
+        (["1207", "12E3", " 4e21", "9911", None, "7310"] * 60, 120),
+        (["120", "999"] * 100 + ["1e5"], 1),
+        (["1e5", "2e5", "120"] * 60, 0),  # numbers as people write them
+        (["1", "10", "100", "1000", "10000", "1e5"] * 60, 0),
+        (["1.5e3", "1200.", "1e+05", "12000"] * 60, 0),
+        (["1207"] * 50 + ["0.25"] * 50 + ["12E3"], 0),
+        (["1e", "e5", "nan"], 0),
+    ],
+)
+def test_exponents_among_integers_of_one_width_are_codes(cells: list[str | None], codes: int) -> None:
+    assert find_codes(pa.array(cells)).cells == codes
+    assert find_codes(pa.array(["12E3", *cells])[1:]).cells == codes
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=30), st.sampled_from(["r", "e", "g", ".3e", ".0e"]))
+def test_numbers_that_programs_write_have_no_codes(values: list[float], form: str) -> None:
+    texts = [repr(one) if form == "r" else format(one, form) for one in values]
+    assert find_codes(pa.array(texts)) == Codes()
+
+
 @pytest.mark.parametrize("column", [pa.array([], pa.string()), pa.nulls(3, pa.string())])
 def test_columns_without_cells(column: pa.StringArray) -> None:
     assert find_codes(column) == Codes()
