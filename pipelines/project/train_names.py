@@ -9,6 +9,8 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
+from infeed.components.transform.kinds.clean import Fill
+from infeed.components.transform.kinds.encode import Hash, Looked
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
 from infeed.pipelines.config import TRAIN
@@ -49,6 +51,9 @@ def _check_features(options: TrainOptions, features: Mapping[str, Feature]) -> N
     if weight and isinstance(features[weight[0]], ZScore):
         what = f"the weight {weight[0]!r} is scaled to mean 0, but weights must not be negative"
         raise InfeedError(what, where="train.weight", do=f"declare it unscaled, for example Fill({weight[0]!r}, 1)")
+    if weight and isinstance(one := features[weight[0]], Looked | Hash | Fill) and "float" not in one.takes:
+        what = f"the weight {weight[0]!r} is a word or its number, not an amount"
+        raise InfeedError(what, where="train.weight", do="use a column of numbers, for example Fill(COLUMN, 1)")
     if not options.feed.maps:  # a user's function may add features
         _check(bucket_by, features, "bucket_by", "feature")
         _check(options.masks, features, "masks", "feature")

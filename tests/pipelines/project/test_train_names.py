@@ -13,6 +13,7 @@ from infeed.components.feed.options import FeedOptions
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.clean import Fill, LowerCase
+from infeed.components.transform.kinds.encode import Hash, OneHot, Vocabulary
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
 from infeed.pipelines.project.survey import survey_table
@@ -52,6 +53,14 @@ def test_a_name_that_does_not_exist_is_reported(survey: TableSurvey, given: dict
     with pytest.raises(InfeedError, match=word) as raised:
         check(survey, **given)
     assert raised.value.where == f"train.{next(iter(given))}"
+
+
+@pytest.mark.parametrize("feature", [Vocabulary("k"), OneHot("k"), Hash("k", 8), Fill("k", "a")])
+def test_words_are_no_weights(survey: TableSurvey, feature: Feature) -> None:
+    with pytest.raises(InfeedError, match="'k'") as raised:
+        check(survey, (feature, Label("y")), weight="k")
+    assert raised.value.where == "train.weight"
+    check(survey, (Fill("w", 0.5), Label("y")), weight="w")
 
 
 def test_names_that_exist_are_taken(survey: TableSurvey) -> None:
