@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -177,12 +177,26 @@ def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | B
     return _by_name(batch, split_by, buckets.names)
 
 
-def check_rows(batch: pa.RecordBatch, split_by: SplitBy | None) -> None:
-    """Raise InfeedError if the rule does not fit the rows, whatever the splits are."""
+def check_rows(batch: pa.RecordBatch, split_by: SplitBy | None) -> Numbers:
+    """Raise InfeedError if the rule does not fit the rows, whatever the splits are.
+
+    Returns int64 [splits], the rows between the cuts of `ByTime`. Empty for other rules.
+    """
     if isinstance(split_by, ByTime):
-        _by_time(batch, split_by)
-    elif isinstance(split_by, ByName):
+        return np.bincount(_by_time(batch, split_by), minlength=len(split_by.cuts) + 1)
+    if isinstance(split_by, ByName):
         _names_in(batch, split_by)
+    return np.zeros(0, np.int64)
+
+
+def check_filled(rows: Sequence[int], split_by: ByTime) -> None:
+    """Raise InfeedError if a cut leaves a split without rows. `rows` are those between the cuts."""
+    for number, count in enumerate(rows):
+        if not count:
+            after, before = split_by.cuts[number - 1 : number], split_by.cuts[number : number + 1]
+            where = f"split by column {split_by.column!r}"
+            what = " and ".join([*(f"from {cut} on" for cut in after), *(f"before {cut}" for cut in before)])
+            raise InfeedError(f"no row is {what}", where=where, do="choose cuts with rows on both sides")
 
 
 def _values_of(batch: pa.RecordBatch, rule: ByTime | ByName) -> tuple[pa.Array, str]:

@@ -76,9 +76,12 @@ def _named_in(survey: Survey, column: str) -> dict[str, int]:
 
 
 def _check_named(survey: Survey, shares: Mapping[str, int], rule: SplitBy | None) -> None:
-    if isinstance(rule, ByName):
-        for name in (one for one in _named_in(survey, rule.column) if one not in shares):
-            raise no_such_split(name, shares, f"split by column {rule.column!r}")
+    if isinstance(rule, ByName) and (named := _named_in(survey, rule.column)):
+        where = f"split by column {rule.column!r}"
+        for name in (one for one in named if one not in shares):
+            raise no_such_split(name, shares, where)
+        for name in (one for one in shares if one not in named):
+            raise InfeedError(f"no row names the split {name!r}", where=where, do=f"use {', '.join(named)}")
 
 
 def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: SplitBy | None) -> None:

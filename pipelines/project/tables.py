@@ -28,7 +28,7 @@ from infeed.components.dataset import example_types, files
 from infeed.components.dataset.cache import CACHE_DIR, digest, keep_file, kept_file
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
-from infeed.components.dataset.splits import ByName, ByTime, check_rows, columns_of
+from infeed.components.dataset.splits import ByName, ByTime, check_filled, check_rows, columns_of
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import (
@@ -78,11 +78,12 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Shapes:
-    """Shapes of the cells of each text column, codes among numbers, and the number of rows without a label."""
+    """Shapes of the cells of each text column, codes among numbers, and counts of rows, as in `_Found`."""
 
     columns: Mapping[str, CellShapes]
     codes: Mapping[str, Codes]
     unlabeled: int
+    cut: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +97,7 @@ class _Found:
     unlabeled: int = 0  # rows that `IngestOptions.labeled` excludes
     codes: Mapping[str, Codes] = field(default_factory=dict)
     misfit: InfeedError | None = None  # why the rule of the splits does not fit a row
+    cut: tuple[int, ...] = ()  # rows between the cuts of a split by time
 
     @property
     def can_be_kept(self) -> bool:
@@ -110,6 +112,7 @@ class _Found:
             self.unlabeled + other.unlabeled,
             add_codes([self.codes, other.codes]),
             self.misfit or other.misfit,
+            _summed([self.cut, other.cut]),
         )
 
 
@@ -140,14 +143,19 @@ class _ReadTask:
         bad_rows = BadRows(self.options.on_bad_row, self.options.bad_row_limit, relative=True)
         sampler, gatherer = Sampler(f"{path} {number}" if number else path, self.rows), Gatherer()
         bad, shapes, unlabeled = list[BadRow](), dict[str, CellShapes](), 0
-        misfit: InfeedError | None = None
+        misfit, cut = None, tuple[int, ...]()
         try:
             for batch in self.source.read(task.payload, bad_rows=bad_rows):
                 passed = passing(batch, self.options)
                 labeled = with_label(passed, self.options)
                 unlabeled += passed.num_rows - labeled.num_rows
                 rows = complete(labeled, self.options, path, bad_rows)
-                misfit = misfit or (self._misfit(rows) if self.is_divided else None)
+                if self.is_divided and misfit is None:
+                    try:
+                        cut = _summed([cut, tuple(check_rows(rows, self.options.split_by).tolist())])
+                        strata_of_rows(rows, self.options.strata)
+                    except InfeedError as error:
+                        misfit = error
                 block = choose_columns(rows, self.options)
                 cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
                 typed = {name: one for name, one in cells.items() if one is not None}
@@ -159,16 +167,8 @@ class _ReadTask:
             bad_rows.found = Findings(astray=True)
         bad += bad_rows.take()
         statistics, sample = gatherer.statistics().collapse(), sampler.sample()
-        found = _Found(statistics, sample, shapes, len(bad), unlabeled, bad_rows.codes, misfit)
+        found = _Found(statistics, sample, shapes, len(bad), unlabeled, bad_rows.codes, misfit, cut)
         return _Part(found, bad_rows.found, bad[-1] if bad else None)
-
-    def _misfit(self, rows: pa.RecordBatch) -> InfeedError | None:
-        try:
-            check_rows(rows, self.options.split_by)
-            strata_of_rows(rows, self.options.strata)
-        except InfeedError as error:
-            return error
-        return None
 
 
 class Table:
@@ -287,9 +287,11 @@ class Table:
         return self._found.unlabeled
 
     def check_rule(self) -> None:
-        """Raise InfeedError if the rule of the splits, or the balance, does not fit the rows."""
+        """Raise InfeedError if the rule of the splits or the balance does not fit the rows, or a split is empty."""
         if self._found.misfit:
             raise self._found.misfit
+        if isinstance(rule := self._options.split_by, ByTime):
+            check_filled(self._found.cut, rule)
 
     @property
     def has_nulls(self) -> bool:
@@ -322,7 +324,8 @@ class Table:
         shapes = reduce(_united, [of_file.shapes for of_file in parts], dict[str, CellShapes]())
         rejected, unlabeled = sum(one.rejected for one in parts), sum(one.unlabeled for one in parts)
         misfit = next((one.misfit for one in parts if one.misfit), None)
-        found = _Found(statistics, sample, shapes, rejected, unlabeled, add_codes(one.codes for one in parts), misfit)
+        codes, cut = add_codes(one.codes for one in parts), _summed([one.cut for one in parts])
+        found = _Found(statistics, sample, shapes, rejected, unlabeled, codes, misfit, cut)
         # A table with bad rows is not cached, so that every survey reports those rows.
         if found.can_be_kept:
             if len(self._files) > 1:  # a single file is already cached under the same key
@@ -402,7 +405,8 @@ class Table:
             return None
         try:
             beside = schema.read_json(_Shapes, shapes)
-            return _Found(statistics, from_bytes(sample), beside.columns, 0, beside.unlabeled, beside.codes)
+            rows = from_bytes(sample)
+            return _Found(statistics, rows, beside.columns, 0, beside.unlabeled, beside.codes, cut=beside.cut)
         except (OSError, ValueError):  # a file is damaged
             return None
 
@@ -412,7 +416,7 @@ class Table:
             shapes, sample = _beside(key)
             keep_statistics(found.statistics, key, CACHE_DIR)
             keep_file(CACHE_DIR, sample, to_bytes(found.sample))
-            keep_file(CACHE_DIR, shapes, _json(_Shapes(found.shapes, found.codes, found.unlabeled)))
+            keep_file(CACHE_DIR, shapes, _json(_Shapes(found.shapes, found.codes, found.unlabeled, found.cut)))
 
     def _key(self, of: Sequence[files.FileStat]) -> str:
         return digest([*self._read_as, repr(self._every), *map(repr, of)])
@@ -441,6 +445,11 @@ def _columns(found: pa.Schema) -> tuple[Column, ...]:
 
 def _united(some: Mapping[str, CellShapes], others: Mapping[str, CellShapes]) -> dict[str, CellShapes]:
     return {**some, **{name: some.get(name, CellShapes()) + one for name, one in others.items()}}
+
+
+def _summed(counts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Add up counts of the same splits. Counts of no rows are empty."""
+    return tuple(map(sum, zip(*filter(None, counts), strict=True)))
 
 
 def _json(found: _Look | _Shapes) -> bytes:

@@ -710,8 +710,8 @@ def rows_of_rules(project):
     """Columns that a rule of the splits, a filter or a weight may take, or not."""
     rows = ["x,word,day,gap,late,part,y"]
     for i in range(40):
-        part, late = ("other" if i == 39 else ["train", "eval"][i % 2]), "soon" if i == 39 else "2020-01-01"
-        day, gap = f"2020-{i % 12 + 1:02d}-11", "" if i == 20 else "2020-01-01"
+        part, late = ("other" if i == 39 else ["train", "eval"][i % 2]), "soon" if i == 39 else f"2020-01-0{i % 5 + 1}"
+        day, gap = f"2020-{i % 12 + 1:02d}-11", "" if i == 20 else f"2020-01-0{i % 5 + 1}"
         rows.append(f"{i / 7},{'ab'[i % 2]},{day},{gap},{late},{part},{['no', 'yes'][i % 3 == 0]}")
     (project / "data.csv").write_text("\n".join(rows) + "\n")
 
@@ -728,7 +728,11 @@ def rows_of_rules(project):
         ({"split_time": "day", "cut": ["2020-06-01T00:00:00Z"]}, "'day'", "offset"),
         ({"split_time": "day", "cut": ["2020-06-01", "2020-02-01"]}, "'day'", "ascending"),
         ({"split_time": "day", "cut": ["2020-06-01"], "time_format": "%d.%m.%Y"}, "'day'", "%d.%m.%Y"),
+        ({"split_time": "day", "cut": ["2020-06-01", "2021-07-01"]}, "'day'", "from 2021-07-01"),
+        ({"split_time": "day", "cut": ["2020-01-01", "2020-07-01"]}, "'day'", "before 2020-01-01"),
+        ({"split_time": "day", "cut": ["2020-06-01", "2020-06-02"]}, "'day'", "and before 2020-06-02"),
         ({"split_name": "part", "split": {"train": 1, "eval": 1}}, "'part'", "'other'"),
+        ({"split_name": "part", "split": {"train": 1, "eval": 1, "other": 1, "test": 1}}, "'part'", "'test'"),
         ({"split_name": "part"}, "split", "'other'"),
         ({"split_name": "gap"}, "'gap'", "empty"),
         ({"split_by": ["word", "nope"]}, "columns", "'nope'"),
@@ -755,8 +759,8 @@ def test_options_of_ingest_that_do_not_fit_the_rows_stop_before_the_first_node(p
     "ingest",
     [
         {"split_time": "day", "cut": ["2020-06-01", "2020-07-01"]},
-        {"split_time": "gap", "cut": ["2019-06-01"], "required": ["gap"], "on_bad_row": "reject"},
-        {"split_time": "late", "cut": ["2019-06-01"], "filter": 'late < "a"'},
+        {"split_time": "gap", "cut": ["2020-01-03"], "required": ["gap"], "on_bad_row": "reject"},
+        {"split_time": "late", "cut": ["2020-01-03"], "filter": 'late < "a"'},
         {"split_time": "x", "cut": ["2", "4.5"], "drop": ["day"]},
         {"split_name": "part", "split": {"train": 1, "eval": 1}, "filter": 'part != "other"'},
     ],

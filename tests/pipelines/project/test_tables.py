@@ -217,3 +217,20 @@ def test_a_rule_that_does_not_fit_is_told_each_time_and_by_kept_results_too(data
         with pytest.raises(InfeedError, match="city"):
             Table(str(data), "csv", {}, IngestOptions(split_by=rule)).check_rule()
     Table(str(data), "csv", {}, IngestOptions(split_by=ByName("y"))).check_rule()
+
+
+def test_the_rows_between_cuts_are_kept_and_added(data: Path, opened: list[str]) -> None:
+    def check(*cuts: str) -> None:
+        Table(str(data), "csv", {}, IngestOptions(split_by=ByTime("n", cuts))).check_rule()
+
+    write(data / "a.csv", [("n", "y"), (1, "no"), (2, "yes")])
+    write(data / "b.csv", [("n", "y"), (7, "no"), (8, "yes")])
+    check("2", "7")
+    opened.clear()
+    check("2", "7")
+    assert not opened
+    for cuts in (("1", "7"), ("3", "5"), ("2", "9")):
+        with pytest.raises(InfeedError, match="no row is"):
+            check(*cuts)
+    write(data / "c.csv", [("n", "y"), (4, "no")])
+    check("3", "5")
