@@ -514,6 +514,8 @@ def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.File
     except (OSError, ValueError) as error:
         do = "check the address, the network and the credentials"
         what = f"cannot reach the store: {_first_line(error)}"
+        if "Unrecognized filesystem type" in what:
+            what, do = f"{scheme}:// is not read", "download the files first, or use a folder, s3://, gs:// or hdfs://"
         raise InfeedError(what, where=f"{scheme}://{authority}", do=do) from error
     return system, base
 

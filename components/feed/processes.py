@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,8 @@ def _pool(processes: int) -> ProcessPoolExecutor:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))  # TensorFlow may hang after a fork
-    atexit.register(pool.shutdown)  # later, Python has unloaded what the pool needs
+    spawn = multiprocessing.get_context("spawn")  # TensorFlow may hang after a fork
+    # Ctrl-C reaches every process, and this one handles it.
+    pool = ProcessPoolExecutor(processes, spawn, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    process_pools.end_at_exit(pool)
     return pool

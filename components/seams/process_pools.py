@@ -7,6 +7,8 @@ https://github.com/python/cpython/issues/94777. The names are those of Python 3.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _LOOK = 1.0  # seconds between two checks
+_GRACE = 2.0  # seconds for workers that are at work when this process exits
 _LOOKS = 5  # a pool notices at once that a worker has died, unless its thread waits for that worker
 
 
@@ -35,12 +38,36 @@ def result(pool: ProcessPoolExecutor, future: Future[R], check: Callable[[], Non
 
 def end_workers(pool: ProcessPoolExecutor) -> None:
     """Kill the workers of a pool, and end what its threads wait for. The pool is then broken."""
-    for worker in _workers(pool):
+    _end(_workers(pool), _own_ends(pool))
+
+
+def end_at_exit(pool: ProcessPoolExecutor) -> None:
+    """Let this process exit although a worker stands still. Python would wait for it, before functions of `atexit`."""
+
+    def end() -> None:
+        workers, ends = _workers(pool), _own_ends(pool)
+        pool.shutdown(wait=False, cancel_futures=True)
+        until = time.monotonic() + _GRACE
+        for worker in workers:
+            worker.join(max(0.0, until - time.monotonic()))
+        _end(workers, ends)
+
+    register: Any = threading
+    register._register_atexit(end)  # the last one that is registered runs first, and Python's own is there by now
+
+
+def _end(workers: tuple[Any, ...], ends: tuple[Any, ...]) -> None:
+    for worker in workers:
         worker.kill()
+    for end in ends:
+        end.close()
+
+
+def _own_ends(pool: ProcessPoolExecutor) -> tuple[Any, ...]:
+    """Return the ends of the pool's pipes that its workers use, and that this process holds as well."""
     queues: Any = pool
-    for queue, end in ((queues._result_queue, "_writer"), (queues._call_queue, "_reader")):
-        if queue is not None:
-            getattr(queue, end).close()
+    ends = (queues._result_queue, "_writer"), (queues._call_queue, "_reader")
+    return tuple(getattr(queue, end) for queue, end in ends if queue is not None)  # None after a shutdown
 
 
 def _workers(pool: ProcessPoolExecutor) -> tuple[Any, ...]:

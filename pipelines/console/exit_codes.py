@@ -79,6 +79,10 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
         if isinstance(raised, FileNotFoundError) and _is_cwd_removed():
             _print(InfeedError("the current folder was removed", do="change to another folder"), as_json)
             sys.exit(EXIT_BAD_INPUT)
+        if sys.flags.optimize > 1 and isinstance(raised, TypeError | AttributeError):
+            what = f"a package needs its docstrings: {type(raised).__name__}: {raised}"
+            _print(InfeedError(what, where="python -OO", do="use python -O, or neither"), as_json)
+            sys.exit(EXIT_BAD_INPUT)
         with tempfile.NamedTemporaryFile("w", prefix="infeed-defect-", suffix=".log", delete=False) as log:
             log.write(files.masked("".join(traceback.format_exception(raised))))
         what = files.masked(f"this is a defect of infeed: {type(raised).__name__}: {raised}")
@@ -122,9 +126,10 @@ def _is_cwd_removed() -> bool:
 
 def _print(error: InfeedError, as_json: bool) -> None:
     if as_json:
-        echo(json.dumps({"error": {"what": error.what, "where": error.where, "do": error.do}}))
+        told = {"what": error.what, "where": error.where, "do": error.do}
+        echo(json.dumps({"error": {name: files.masked(text) for name, text in told.items()}}))
     else:
-        echo(f"error: {error}", err=True)
+        echo(f"error: {files.masked(str(error))}", err=True)
 
 
 class Command(click.Command):

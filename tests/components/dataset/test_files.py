@@ -189,7 +189,7 @@ def test_an_object_whose_writer_failed_is_not_kept(store: str) -> None:
 
 
 def test_a_store_that_nobody_knows() -> None:
-    with pytest.raises(InfeedError, match=r"(?s)cannot reach the store.*where: gopher://host"):
+    with pytest.raises(InfeedError, match=r"(?s)gopher:// is not read.*where: gopher://host"):
         files.exists("gopher://host/a")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -28,6 +30,19 @@ def die_in_the_middle_of_a_result():
         frame = frame.f_back
     os.write(frame.f_locals["result_queue"]._writer.fileno(), struct.pack("!i", 1_000) + b"its first bytes")
     die()
+"""
+
+
+STUCK = """
+import multiprocessing, time
+from concurrent.futures import ProcessPoolExecutor
+from infeed.components.seams import process_pools
+
+if __name__ == "__main__":
+    pool = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+    process_pools.end_at_exit(pool)
+    stuck = pool.submit(time.sleep, 1_000)
+    print(process_pools.result(pool, pool.submit(pow, 2, 10)))
 """
 
 
@@ -66,3 +81,11 @@ def test_workers_that_are_ended_leave_no_call_waiting(pool: ProcessPoolExecutor)
     process_pools.end_workers(pool)
     with pytest.raises(BrokenProcessPool):
         process_pools.result(pool, pool.submit(pow, 2, 2))
+
+
+def test_a_process_exits_although_a_worker_stands_still(tmp_path: Path) -> None:
+    script = tmp_path / "stuck.py"
+    script.write_text(STUCK)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "1024\n"
+    assert "leaked" not in done.stderr

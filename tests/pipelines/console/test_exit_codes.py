@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
@@ -212,3 +214,20 @@ def test_a_pool_that_may_start_no_thread_is_told_by_the_error_alone(
     assert CliRunner().invoke(Command("pooled", callback=command)).exit_code == 0
     assert bool(shown) is is_shown
     assert threading.excepthook == shown.append
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_passwords_are_in_no_error(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), errors(as_json=as_json, debug=False):
+        raise InfeedError("no s3://KEY:hunter2@b", where="--reader s3://KEY:hunter2@b/x", do="use s3://KEY:hunter2@b")
+    told = "".join(capsys.readouterr())
+    assert told.count("***") == 3
+    assert "hunter2" not in told
+
+
+def test_a_package_that_needs_docstrings_is_no_defect(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("sys.flags", SimpleNamespace(optimize=2))
+    with pytest.raises(SystemExit) as ended, errors(as_json=False, debug=False):
+        raise TypeError("expected string")
+    assert ended.value.code == 2
+    assert "python -O" in capsys.readouterr().err
