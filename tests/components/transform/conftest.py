@@ -139,7 +139,7 @@ def _write_examples(folder: Path, splits: Mapping[str, Sequence[bytes]]) -> Any:
     artifact.split_names = artifact_utils.encode_split_names(list(splits))
     for split, records in splits.items():
         (folder / f"Split-{split}").mkdir(parents=True, exist_ok=True)
-        with tf.io.TFRecordWriter(str(folder / f"Split-{split}" / "data.gz"), "GZIP") as writer:
+        with tf.io.TFRecordWriter(str(folder / f"Split-{split}" / "data_tfrecord-00000-of-00001.gz"), "GZIP") as writer:
             for record in records:
                 writer.write(record)
     return artifact
