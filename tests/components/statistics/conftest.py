@@ -82,7 +82,7 @@ def _write_examples(folder: Path, splits: Mapping[str, pa.RecordBatch]) -> Any:
     for split, batch in splits.items():
         (folder / f"Split-{split}").mkdir(parents=True)
         framed = frame_records(encode_examples(batch))
-        write_records(str(folder / f"Split-{split}" / "data.gz"), [framed], gzip_level=1)
+        write_records(str(folder / f"Split-{split}" / "data_tfrecord-00000-of-00001.gz"), [framed], gzip_level=1)
     return artifact
 
 

@@ -38,7 +38,7 @@ def examples(tmp_path: Path, write_examples: Callable[..., Any]) -> Any:
     for number, part in enumerate(parts[1:], 1):
         more = write_examples(tmp_path / f"more-{number}", {"train": part})
         (file,) = Path(more.uri, "Split-train").iterdir()
-        file.rename(Path(artifact.uri, "Split-train", f"more-{number}.gz"))
+        file.rename(Path(artifact.uri, "Split-train", f"more-{number:05}-of-00009.gz"))
     assert not list(Path(artifact.uri).glob("*.json"))
     return artifact
 
