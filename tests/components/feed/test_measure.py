@@ -164,6 +164,6 @@ def test_the_copy_to_the_device_is_measured_and_on_the_host_training_does_withou
 @pytest.mark.alone
 def test_a_shuffle_needs_the_memory_of_its_window():
     rows = tf.data.Dataset.range(10_000).map(lambda x: tf.fill([10_000], tf.cast(x, tf.float32))).repeat()
-    found = measure(dataset_cuts(rows.shuffle(1500).batch(1)), seconds=0.5, turns=2)
+    found = measure(dataset_cuts(rows.shuffle(4500).batch(1)), seconds=0.5, turns=2)
     (memory,) = (one.memory_bytes for one in found.stages if one.name == "shuffle")
-    assert memory is None or 30e6 < memory < 180e6  # 60 MB
+    assert memory is None or 90e6 < memory < 540e6  # 180 MB; what earlier tests have freed is used first
