@@ -31,7 +31,7 @@ class _Comparison(NamedTuple):
 
 
 class _Times(NamedTuple):
-    """Times in a text column, and those that letters do not order."""
+    """Times in a text column. The text of `unordered` does not sort by time."""
 
     all: list[str]
     unordered: list[str]

@@ -41,10 +41,10 @@ class Observed:
 
 
 def with_all_classes(observed: Mapping[str, Observed]) -> dict[str, Observed]:
-    """Return the rows of all models, where sets of classes have those that only the first model knows.
+    """Return the rows of all models. Sets of classes also have the classes that only the first model knows.
 
-    An earlier model predicts 0 for these, so it misses them. They are spread over its new columns, because a mean over
-    the classes counts those with rows.
+    An earlier model predicts 0 for these, so it misses them. Its labels of them are spread over the new columns,
+    because a mean over the classes counts those with rows.
     """
     first = next(iter(observed.values()))
     return {name: _with_classes_of(first, one) for name, one in observed.items()}

@@ -23,7 +23,7 @@ from infeed.components.evaluation.pairs import Array
 
 _BUCKETS = 1_000  # maximum number of groups. Beyond it, groups with the same hash modulo this number are merged
 _NUMBERS, _LEAST_BUCKETS = 2_000_000, 50  # sums of many classes are kept for fewer groups
-_ROUNDED = 1e-9
+_ROUNDED = 1e-9  # share of a sum that rounding may leave
 _BINS = 200  # bins of a probability, for the area under a curve
 
 
@@ -55,9 +55,11 @@ class ClusterSums:
         return len(self.sums)
 
     def add(self, groups: Array, rows: PredictedRows, report: ModelReport, weights: Array | None = None) -> None:
-        """Add a batch. `groups` has the number of the group of each row, int64 [rows]. Weights are 1, or [rows]."""
+        """Add a batch. `groups` has the number of the group of each row, int64 [rows]. `weights` is [rows]."""
         self.rows += len(groups)
-        terms = _terms(rows, report) * (1.0 if weights is None else weights[:, np.newaxis])
+        terms = _terms(rows, report)
+        if weights is not None:
+            terms = terms * weights[:, np.newaxis]
         if len(np.unique(groups)) > _most_groups(terms.shape[1]):
             self._join()
         groups = groups % _most_groups(terms.shape[1]) if self.are_joined else groups

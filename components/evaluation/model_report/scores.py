@@ -102,8 +102,9 @@ def make_scores(
     metrics, found, guesses = parts
     metrics = {key: value for key, value in metrics.items() if math.isfinite(value)}
     guesses = {key: guess for key, guess in guesses.items() if key in metrics}
-    is_grouped = clusters and report.split_by and (len(clusters) > 1 or report.task == "multilabel")
-    groups = len(clusters) if clusters and is_grouped else 0
+    groups = len(clusters) if clusters and report.split_by else 0
+    if groups == 1 and report.task != "multilabel":
+        groups = 0  # the intervals of rows stand
     if clusters and groups:
         found = _of_clusters(metrics, clusters, report)
     known = {key: interval for key, interval in found.items() if interval and key in metrics}
