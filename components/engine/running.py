@@ -101,7 +101,6 @@ class Running:
         self._since: float | None = None  # when the runner first reported that the job runs, or the last sign came
         self._signs: object = None
         self._looked = self._reminded = 0.0
-        self._ended = threading.Event()
         # The thread needs the context variables of this thread, such as the listener for progress.
         run = functools.partial(contextvars.copy_context().run, self._run)
         self._thread = threading.Thread(target=run, daemon=True)
@@ -117,8 +116,8 @@ class Running:
         self._since = None
         try:
             with stopped_by_sigterm():
-                while self._is_running and not until():
-                    self._ended.wait(_POLL)
+                while self._thread.is_alive() and not until():
+                    self._thread.join(_POLL)
                     self._look()
         except BaseException:  # Ctrl-C and SIGTERM must not leave a job on the runner either
             self._cancel()
@@ -129,13 +128,7 @@ class Running:
     def join(self) -> None:
         """Wait until the pipeline ends, unless it has failed or was given up."""
         if not (self._error or self._given_up):
-            while self._is_running:
-                self._ended.wait(_POLL)
-
-    @property
-    def _is_running(self) -> bool:
-        """Whether the pipeline runs. A thread without a frame was once alive for Python ten minutes after its end."""
-        return self._thread.is_alive() and not self._ended.is_set()
+            self._thread.join()
 
     def _run(self) -> None:
         try:
@@ -143,8 +136,6 @@ class Running:
             self._result.wait_until_finish()
         except BaseException as error:  # raised where the result is awaited
             self._error = error
-        finally:
-            self._ended.set()
 
     def _look(self) -> None:
         """Check for the answer until it exists, and then for activity."""
