@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections import Counter
@@ -220,11 +221,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """
     if item.stash[_ENDED_ITS_PROCESS]:
         pytest.fail("the process that ran this test ended in it")
+    _free_lock_of_logging()
     if "tensorflow" in sys.modules and _WITHOUT_GRAPPLER in os.environ:
         sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     packing = sys.modules.get("tfx.utils.dependency_utils")
     if packing and not hasattr(packing.build_ephemeral_package, "cache_info"):
         packing.build_ephemeral_package = functools.cache(packing.build_ephemeral_package)
+
+
+def _free_lock_of_logging() -> None:
+    """Gives logging another lock if an earlier test left it taken: threads that log would wait for ever.
+
+    The exception of a signal's handler may arrive between taking the lock and the block that frees it.
+    """
+    module: Any = logging
+    if module._lock._is_owned() or not module._lock.acquire(timeout=10):
+        module._lock = threading.RLock()
+    else:
+        module._lock.release()
 
 
 @pytest.fixture(scope="module", autouse=True)
