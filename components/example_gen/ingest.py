@@ -39,7 +39,7 @@ from infeed.components.example_gen.codes import note_on
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, to_jsonl
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, WritePlan
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, shift_lines, with_lines
-from infeed.components.example_gen.spills import ProcessedBatch, RunCutter, RunRecords, Seed, Spill, Spills
+from infeed.components.example_gen.spills import ProcessedBatch, RunRecords, Seed, Spill, Spills
 from infeed.components.example_gen.task_statistics import StatisticsGroup
 
 _REJECTS = "rejects"  # folder of the rejected rows of each task
@@ -239,7 +239,7 @@ class _Spilling:
         self._rows = self._filtered = self._runs = 0
         self._rejected: list[BadRow] = []
         self._nulls = self._rounded = np.zeros(len(job.written_schema), np.int64)
-        self._cutter, self._run, self._spills = RunCutter(), RunRecords(), list[Spill]()
+        self._run, self._spills = RunRecords(), list[Spill]()
         self._analysis = task_statistics.TaskAnalysis(job.analyzed_splits, empty_lists=job.options.compat == "tfx")
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -250,7 +250,7 @@ class _Spilling:
         self._rows += batch.num_rows + len(unread)
         self._filtered += batch.num_rows - len(incomplete) - chosen.num_rows
         # Spill before encoding, so that memory never holds the records of a full run and of the next block.
-        if self._cutter.ends_before(chosen):
+        if not self._run.has_room(chosen.nbytes):
             self._spill()
         made = _process(chosen, self._task.split, self._job)
         written, by_split, strata, framed = made.written, made.rows, made.strata, frame_records(made.examples)
@@ -260,7 +260,7 @@ class _Spilling:
         decimals = self._job.source.decimals
         rounded = [example_types.count_rounded(column, decimals=decimals) for column in written.columns]
         self._rounded = self._rounded + rounded
-        self._run.add(framed, by_split, strata)
+        self._run.add(framed, by_split, strata, chosen.nbytes)
 
     def finish(self) -> SpilledTask:
         """Spill the remaining rows, and write statistics and rejected rows for `publish`."""

@@ -169,7 +169,8 @@ def _plan_splits(
 ) -> tuple[dict[str, Spills], Balanced]:
     by_split = {split: spills.of_split(split) for split in splits}
     if buckets is not None and options.divides_later:
-        for split, divided in divide(spills.of_split(None), buckets, options).items():
+        divide = divide_by_label if isinstance(options.split_by, ByLabel) else divide_by_rank
+        for split, divided in divide(spills.of_split(None), buckets).items():
             by_split[split] = Spills.joined([by_split[split], divided]) if len(by_split[split]) else divided
     balanced = Balanced()
     if options.balance is not None:
@@ -177,12 +178,6 @@ def _plan_splits(
             by_split[split], counts = balance_labels(by_split[split], options.balance)
             balanced += counts
     return by_split, balanced
-
-
-def divide(spills: Spills, buckets: Buckets, options: IngestOptions) -> dict[str, Spills]:
-    """Divide the spills among the splits, so that each has exactly its share of all rows, or of each label."""
-    by_label = isinstance(options.split_by, ByLabel)
-    return divide_by_label(spills, buckets) if by_label else divide_by_rank(spills, buckets)
 
 
 def divide_by_rank(spills: Spills, buckets: Buckets) -> dict[str, Spills]:

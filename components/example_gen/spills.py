@@ -238,19 +238,6 @@ class Spills:
         return np.array(of_stratum, np.int32)[self.stratum], list(labels)
 
 
-class RunCutter:
-    """Cut the blocks of a task into runs of at most `_RUN_BYTES`."""
-
-    def __init__(self) -> None:
-        self._bytes = 0
-
-    def ends_before(self, block: pa.RecordBatch) -> bool:
-        """Return whether a run ends before this block. Call it once for each block, in order."""
-        ends = self._bytes > 0 and self._bytes + block.nbytes > _RUN_BYTES
-        self._bytes = block.nbytes + (0 if ends else self._bytes)
-        return ends
-
-
 class RunRecords:
     """The records of neighboring blocks of one task, which are spilled together."""
 
@@ -258,15 +245,20 @@ class RunRecords:
         self._records: list[pa.LargeBinaryArray] = []
         self._strata: list[Strata] = []
         self._rows: dict[str | None, list[npt.NDArray[np.int64]]] = defaultdict(list)
-        self._count = 0
+        self._count = self._bytes = 0
 
-    def add(self, framed: pa.LargeBinaryArray, rows: RowsBySplit, strata: Strata) -> None:
+    def has_room(self, block_bytes: int) -> bool:
+        """Return whether a block of rows of this size in memory fits. The first one always does."""
+        return not self._bytes or self._bytes + block_bytes <= _RUN_BYTES
+
+    def add(self, framed: pa.LargeBinaryArray, rows: RowsBySplit, strata: Strata, block_bytes: int) -> None:
         for split, of_split in rows.items():
             if len(of_split):
                 self._rows[split].append(of_split + self._count)
         self._records.append(framed)
         self._strata.append(strata)
         self._count += len(framed)
+        self._bytes += block_bytes
 
     def spill(self, path_of: Callable[[str | None], str], seed_of: Callable[[str | None], Seed]) -> Iterator[Spill]:
         strata = Strata.joined(self._strata)
@@ -279,12 +271,18 @@ class RunRecords:
 
 def write_spill(
     path: str, split: str | None, framed: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], seed: Seed, strata: Strata
-) -> list[Spill]:
-    """Write some rows of the framed records, shuffled by `seed` and grouped by stratum, and return the spills."""
-    places = spill_order(rows, seed, strata)
-    records = framed.take(pa.array(places))  # the only copy. Each further copy would cost a tenth of the encoding time
+) -> Iterator[Spill]:
+    """Write some rows of the framed records, shuffled by `seed` and grouped by stratum, and yield the spills."""
+    order = rows if seed is None else rows[permutation(len(rows), seed)]
+    order = order[np.argsort(strata.numbers[order], kind="stable")]
+    records = framed.take(pa.array(order))  # the only copy. Each further copy would cost a tenth of the encoding time
     write_file(path, records)
-    return list(spills_of(path, split, Strata(strata.numbers[places], strata.labels), records))
+    start = 0
+    for number, count in enumerate(np.bincount(strata.numbers[order], minlength=len(strata.labels)).tolist()):
+        if count:
+            size = len(data_of(records.slice(start, count)))
+            yield Spill(split, path, start, count, size, strata.labels[number])
+        start += count
 
 
 def write_file(path: str, records: pa.LargeBinaryArray) -> None:
@@ -313,24 +311,6 @@ def _read_range(file: pa.NativeFile, path: str, start: int, stop: int) -> pa.Buf
     if found.size != stop - start:  # Arrow would otherwise read beyond the end of the buffer
         raise InfeedError("a temporary file is truncated", where=path, do="run again")
     return found
-
-
-def spill_order(rows: npt.NDArray[np.int64], seed: Seed, strata: Strata) -> npt.NDArray[np.int64]:
-    """Return the rows in the order of their spill file: shuffled by `seed`, grouped by stratum."""
-    order = rows if seed is None else rows[permutation(len(rows), seed)]
-    return order[np.argsort(strata.numbers[order], kind="stable")]
-
-
-def spills_of(
-    path: str, split: str | None, strata: Strata, records: pa.LargeBinaryArray | None = None
-) -> Iterator[Spill]:
-    """Yield the spill of each stratum in a spill file. The size is 0 without the records, which are framed."""
-    start = 0
-    for number, count in enumerate(np.bincount(strata.numbers, minlength=len(strata.labels)).tolist()):
-        if count:
-            size = 0 if records is None else len(data_of(records.slice(start, count)))
-            yield Spill(split, path, start, count, size, strata.labels[number])
-        start += count
 
 
 def permutation(size: int, seed: tuple[int, ...]) -> npt.NDArray[np.int64]:
