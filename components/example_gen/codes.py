@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,24 +59,22 @@ def add_codes(found: Iterable[Mapping[str, Codes]]) -> dict[str, Codes]:
 
 def note_on(codes: Mapping[str, Codes]) -> str:
     """Return a note on the columns, with the option that keeps their text, or ""."""
-    names = list(codes)[:_SHOWN]
-    if not names:
-        return ""
-    shown = ", ".join(f"{name!r} ({codes[name].cells:,} such as {codes[name].example!r})" for name in names)
-    more = f" and {len(codes) - _SHOWN} more columns" if len(codes) > _SHOWN else ""
-    do = f"{types_flag(dict.fromkeys(names, 'bytes'))} keeps the text"
-    return f"cells that may be codes were read as numbers, without leading zeros, +, _ and E: {shown}{more}; {do}"
+    shown = _listed(codes, lambda name, one: f"{name!r} ({one.cells:,} such as {one.example!r})")
+    do = f"{types_flag(dict.fromkeys(list(codes)[:_SHOWN], 'bytes'))} keeps the text"
+    what = "cells that may be codes were read as numbers, without leading zeros, +, _ and E"
+    return f"{what}: {shown}; {do}" if codes else ""
 
 
 def note_on_words(codes: Mapping[str, Codes]) -> str:
     """Return a note on columns that are read as words because of leading zeros, or ""."""
-    names = list(codes)[:_SHOWN]
-    if not names:
-        return ""
-    shown = ", ".join(f"{name} ({codes[name].zeros:,} cells such as {codes[name].example!r})" for name in names)
-    more = f" and {len(codes) - _SHOWN} more columns" if len(codes) > _SHOWN else ""
-    do = f"{types_flag(dict.fromkeys(names, 'int'))} reads numbers"
-    return f"{shown}{more}: read as words, since zeros in front make codes; {do}"
+    shown = _listed(codes, lambda name, one: f"{name} ({one.zeros:,} cells such as {one.example!r})")
+    do = f"{types_flag(dict.fromkeys(list(codes)[:_SHOWN], 'int'))} reads numbers"
+    return f"{shown}: read as words, since zeros in front make codes; {do}" if codes else ""
+
+
+def _listed(codes: Mapping[str, Codes], show: Callable[[str, Codes], str]) -> str:
+    shown = ", ".join(show(name, one) for name, one in list(codes.items())[:_SHOWN])
+    return f"{shown} and {len(codes) - _SHOWN} more columns" if len(codes) > _SHOWN else shown
 
 
 def types_flag(types: Mapping[str, str]) -> str:

@@ -22,9 +22,8 @@ class TimeShares:
     waited: float  # waiting for input, above the floor
     uncertainty: float  # half the width of the 95 % interval of `waited`
     counted: float  # measured wait for input, including the floor
-    handing_over: (
-        float  # the floor: time to hand over a ready batch. Exceeds `counted` if it was measured on a busy machine
-    )
+    # The floor: time to hand over a ready batch. Exceeds `counted` if it was measured on a busy machine.
+    handing_over: float
     outside: float  # time between calls of the training function: callbacks and Keras
     slowed: float  # extra time of steps compared with one constant batch; 0 without a ceiling
     seconds: float  # duration of these epochs

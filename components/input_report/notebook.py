@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 
 from IPython.display import HTML, display
 from tfx import types
 from tfx.orchestration.experimental.interactive import visualizations
 from tfx.types.experimental import simple_artifacts
+
+from infeed.components.base.drawing import notebook_frame
 
 
 class ReportVisualization(visualizations.ArtifactVisualization):
@@ -19,8 +20,7 @@ class ReportVisualization(visualizations.ArtifactVisualization):
     def display(self, artifact: types.Artifact) -> None:
         page = Path(artifact.uri, "report.html")
         if page.exists():
-            content = html.escape(page.read_text(encoding="utf-8"))
-            frame = f'<iframe srcdoc="{content}" style="width: 100%; height: 40em; border: 0"></iframe>'
+            frame = notebook_frame(page.read_text(encoding="utf-8"))
             display(HTML(f"<div>{frame}</div>"))  # IPython warns about text that begins with an iframe
 
 

@@ -41,17 +41,14 @@ from infeed.components.input_report.verdict import TOLD_FROM, Verdict, bands, ju
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
 FORMAT = 1
-
 MOST_WORKERS = 8  # maximum number of workers that the report lists one by one
 MOST_BARS = 40  # above this number, bars are thinner than their gaps, so the plot becomes an area
 # If the first epoch takes this many times the others, its bar is cut off and the title shows the number.
 TOWERS_FROM = 2.5
 MOST_EPOCHS = 30  # maximum number of epochs that the timeline marks
-STEP_TOWERS_FROM = (
-    3.0  # bars above this multiple of the slow ones are cut off, for example the first, which includes tracing
-)
+# Bars above this multiple of the slow ones are cut off, for example the first, which includes tracing.
+STEP_TOWERS_FROM = 3.0
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from infeed.components.dataset.input_profile import (
     pipeline_rate,
 )
 
-_KEEPS_UP_FROM = (
-    1.25  # the pipeline keeps up if its rate is this multiple of the step's; below, both compete for the CPU
-)
+# The pipeline keeps up if its rate is this multiple of the step's. Below, both compete for the CPU.
+_KEEPS_UP_FROM = 1.25
 _SHARDS = "write more shards so that more are read at a time"
 _LARGER = "increase the batch size"
 # Stage -> (advice that a trial can replace, advice that changes data, code or machines).

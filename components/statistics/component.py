@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tfx.components
@@ -30,10 +30,7 @@ class StatisticsExecutor(EngineExecutor):
     """Write `Split-NAME/FeatureStats.pb` for each split, or fall back to TFX's executor."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        schema = None
-        if input_dict.get(SCHEMA):
-            path = io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(input_dict[SCHEMA]))
-            schema = io_utils.SchemaReader().read(path)
+        schema = read_schema(input_dict[SCHEMA]) if input_dict.get(SCHEMA) else None
         request = StatisticsRequest.of(exec_properties.get(STATS_OPTIONS), schema)
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES])
         reason = request.beyond or beyond(examples, exec_properties)
@@ -42,7 +39,9 @@ class StatisticsExecutor(EngineExecutor):
             self.leave_to_tfx("statistics_gen", "statistics are computed", reason, *arguments)
             return
         output = artifact_utils.get_single_instance(output_dict[STATISTICS])
-        splits = _splits(examples, exec_properties)
+        if not (splits := included_splits(examples, exec_properties)):
+            names = ", ".join(artifact_utils.decode_split_names(examples.split_names)) or "none"
+            raise InfeedError(f"all splits are excluded: {names}", where=EXCLUDE_SPLITS, do="exclude fewer splits")
         # The properties that TFX's executor sets and that readers expect.
         output.split_names = artifact_utils.encode_split_names(splits)
         output.span = examples.span
@@ -65,18 +64,16 @@ def beyond(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> str:
     return f"{SHARDED} is True" if exec_properties.get(SHARDED) else ""
 
 
-def _splits(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> list[str]:
-    """Return the splits to describe. Raise InfeedError if `exclude_splits` is not a list, or excludes all splits."""
+def included_splits(artifact: types.Artifact, exec_properties: Mapping[str, Any]) -> list[str]:
+    """Return the splits without those of `exclude_splits`. Raise InfeedError if that is not a list."""
     excluded = json_utils.loads(exec_properties.get(EXCLUDE_SPLITS) or "null") or []
     if not isinstance(excluded, list):
-        raise InfeedError(f"exclude_splits is {excluded!r}", where="StatisticsGen", do="use a list of split names")
-    names = artifact_utils.decode_split_names(examples.split_names)
-    chosen = [name for name in names if name not in excluded]
-    if not chosen:
-        raise InfeedError(
-            f"all splits are excluded: {', '.join(names) or 'none'}", where="exclude_splits", do="exclude fewer splits"
-        )
-    return chosen
+        raise InfeedError(f"exclude_splits is {excluded!r}", where=EXCLUDE_SPLITS, do="use a list of split names")
+    return [name for name in artifact_utils.decode_split_names(artifact.split_names) if name not in excluded]
+
+
+def read_schema(artifacts: Sequence[types.Artifact]) -> Any:
+    return io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(artifacts)))
 
 
 class StatisticsGen(tfx.components.StatisticsGen):

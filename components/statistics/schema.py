@@ -10,11 +10,10 @@ from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from tfx.components.schema_gen import executor
 from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
-from tfx.utils import json_utils
 
 from infeed.components.dataset import files
 from infeed.components.engine.executor import Artifacts
-from infeed.components.statistics.component import EXCLUDE_SPLITS, FILE, SCHEMA, STATISTICS
+from infeed.components.statistics.component import FILE, SCHEMA, STATISTICS, included_splits
 from infeed.components.statistics.inference import keep_columns
 
 
@@ -24,10 +23,9 @@ class SchemaExecutor(executor.Executor):
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         super().Do(input_dict, output_dict, exec_properties)
         path = files.join(artifact_utils.get_single_uri(output_dict[SCHEMA]), executor.DEFAULT_FILE_NAME)
-        excluded = json_utils.loads(exec_properties.get(EXCLUDE_SPLITS) or "null") or []
         statistics = artifact_utils.get_single_instance(input_dict[STATISTICS])
         schema = text_format.Parse(files.read_bytes(path), schema_pb2.Schema())
-        splits = [name for name in artifact_utils.decode_split_names(statistics.split_names) if name not in excluded]
+        splits = included_splits(statistics, exec_properties)
         folders = (artifact_utils.get_split_uri([statistics], split) for split in splits)
         found = (files.read_bytes(files.join(folder, FILE)) for folder in folders)
         keep_columns(schema, map(statistics_pb2.DatasetFeatureStatisticsList.FromString, found))
