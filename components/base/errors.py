@@ -104,6 +104,17 @@ class OptionError(InfeedError):
         self.option = option
 
 
+@contextmanager
+def value_errors(where: str, do: str, what: str = "") -> Iterator[None]:
+    """Convert a ValueError of the body to InfeedError. `what` comes before its message."""
+    try:
+        yield
+    except InfeedError:  # it has its own place and remedy
+        raise
+    except ValueError as error:
+        raise InfeedError(f"{what}{error}", where=where, do=do) from error
+
+
 def infeed_error(error: BaseException) -> InfeedError | None:
     """Return the InfeedError that `error` is, has as a cause, or contains as text. None if there is none."""
     links = [error]

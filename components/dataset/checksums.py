@@ -19,7 +19,6 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, records
 from infeed.components.dataset.cache import digest, keep_file, kept_file
-from infeed.components.dataset.files import FileStat
 
 _MISSING = "the file is missing"
 _THREADS = 8  # threads mostly wait for the object store
@@ -83,7 +82,7 @@ def _verified(one: Expected, kept: Mapping[str, str]) -> tuple[str, str]:
     except FileNotFoundError:
         raise WrongFileError(one.path, _MISSING) from None
     check_size(one, stat.size)
-    mark = _mark(one, stat)
+    mark = f"{files.version(stat)} {one.crc32c}"
     if (one.path, mark) in _seen or kept.get(one.path) == mark:
         return one.path, mark
     if (found := records.file_crc32c(one.path)) != one.crc32c:
@@ -93,7 +92,3 @@ def _verified(one: Expected, kept: Mapping[str, str]) -> tuple[str, str]:
 
 def _marks(folder: str) -> str:
     return f"verified-{digest([folder])}.json"
-
-
-def _mark(one: Expected, stat: FileStat) -> str:
-    return f"{files.version(stat)} {one.crc32c}"

@@ -133,9 +133,8 @@ class FileWriter:
         """Append items along the first axis."""
         data = values.tobytes()
         self._checksum.update(data)
-        with open(
-            self._path, "ab"
-        ) as file:  # reopened each time, because a process may have too few file handles for all files
+        # Reopened each time, because a process may have too few file handles for all files.
+        with open(self._path, "ab") as file:
             file.write(data)
         self.bytes, self.items = self.bytes + len(data), self.items + len(values)
 

@@ -105,11 +105,8 @@ def _typed(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return lists of nulls, which have no values, as lists of another type."""
     if column.type == kind:
         return column
-    return with_items(
-        column,
-        lambda steps: with_items(steps, lambda _: pa.array([], kind.value_type.value_type), kind.value_type),
-        kind,
-    )
+    empty = pa.array([], kind.value_type.value_type)
+    return with_items(column, lambda steps: with_items(steps, lambda _: empty, kind.value_type), kind)
 
 
 @dataclass(frozen=True)
@@ -218,10 +215,8 @@ def _features(data: Bytes, records: ByteSpans) -> tuple[dict[bytes, _Feature], I
     for name, features in found.items():
         joined[name] = features[0]
         if len(features) > 1:
-            tags, spans = (
-                {part.tag for part in features} - {NO_KIND},
-                ByteSpans.merged([part.spans for part in features]),
-            )
+            tags = {part.tag for part in features} - {NO_KIND}
+            spans = ByteSpans.merged([part.spans for part in features])
             joined[name] = _Feature(spans, tags.pop() if len(tags) == 1 else None)
             unknown.append(spans.rows[1:][np.diff(spans.rows) == 0])  # rows that repeat the feature
     return joined, np.unique(np.concatenate(unknown))

@@ -50,7 +50,7 @@ def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.L
 
 def encode_feature(column: pa.Array, name: str) -> pa.LargeBinaryArray:
     """Return one serialized tf.train.Feature for each row. TFX hashes these bytes to split by a feature."""
-    group = _Group([0], [name], [lambda head, length: head or b""], _without_dictionary(column))
+    group = _Group([0], [name], [lambda head, length: head or b""], example_types.without_dictionary(column))
     return _join(_encode_group(group, empty_lists=False))
 
 
@@ -77,18 +77,13 @@ def _groups(batch: pa.RecordBatch) -> Iterator[_Group]:
     by_type = dict[pa.DataType, list[tuple[int, str, pa.Array]]]()
     cells = dict(zip(batch.schema.names, batch.columns, strict=True))
     for place, name in enumerate(in_protobuf_order(cells)):
-        column = _without_dictionary(cells[name])
+        column = example_types.without_dictionary(cells[name])
         by_type.setdefault(column.type, []).append((place, name, column))
     for same in by_type.values():
         for start in range(0, len(same), of_one_group):
             places, names, some = map(list, zip(*same[start : start + of_one_group], strict=True))
             wraps = [_entry_of(name.encode()) for name in names]
             yield _Group(places, names, wraps, some[0] if len(some) == 1 else pa.concat_arrays(some))
-
-
-def _without_dictionary(column: pa.Array) -> pa.Array:
-    """Decode a dictionary, whose values may include null."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def in_protobuf_order(names: Iterable[str]) -> list[str]:

@@ -78,6 +78,11 @@ def item_type(column: pa.DataType) -> pa.DataType:
     return column.value_type if types.is_dictionary(column) else column
 
 
+def without_dictionary(column: pa.Array) -> pa.Array:
+    """Decode a dictionary, whose values may include null."""
+    return column.dictionary_decode() if types.is_dictionary(column.type) else column
+
+
 def is_list(column: pa.DataType) -> bool:
     return bool(types.is_list(column) or types.is_large_list(column) or types.is_fixed_size_list(column))
 
@@ -143,8 +148,7 @@ def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
     Decimal fractions (`decimals`) are rarely exact in any float type, so their rounding does not count. Changed
     integers, such as keys beyond 2^24, and values out of range count.
     """
-    items = items_of(column)
-    items = items.dictionary_decode() if types.is_dictionary(items.type) else items
+    items = without_dictionary(items_of(column))
     if not (types.is_float64(items.type) or types.is_decimal(items.type)):
         return 0
     doubles = value_buffer(items.cast(pa.float64()), np.float64)
@@ -167,8 +171,7 @@ def to_values(items: pa.Array) -> pa.Array:
 
     Raises InvalidValueError if a tf.Example cannot hold a value.
     """
-    if types.is_dictionary(items.type):
-        items = items.dictionary_decode()
+    items = without_dictionary(items)
     kind = kind_of(items.type)
     if kind == "int":
         unfit = find_invalid(items, in_list=False)

@@ -59,7 +59,9 @@ class ByteSpans:
 
 def values_of(data: Bytes, kind: ColumnType, lists: ByteSpans) -> Values:
     if kind == "bytes":
-        return _byte_values(data, lists)
+        found, counts, known = elements_of(data, lists)
+        items = binary_of(data, found.starts, found.stops) if len(found.rows) else pa.array([], pa.large_binary())
+        return counts, items, known
     filled = lists.starts < lists.stops
     start, stop, known = field_at(data, FIELD_1, lists.starts, lists.stops)
     start, stop = np.where(filled, start, lists.stops), np.where(filled, stop, lists.stops)
@@ -116,12 +118,6 @@ def _single_varints(data: Bytes, starts: Ints, sizes: Ints) -> Ints | None:
         found = lower | ((found ^ lower) >> gap)
     values: Ints = found.view(np.int64)
     return values
-
-
-def _byte_values(data: Bytes, lists: ByteSpans) -> Values:
-    values, counts, known = elements_of(data, lists)
-    items = binary_of(data, values.starts, values.stops) if len(values.rows) else pa.array([], pa.large_binary())
-    return counts, items, known
 
 
 def elements_of(data: Bytes, lists: ByteSpans) -> tuple[ByteSpans, Ints, Mask]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.dataset.example_types import without_dictionary
 from infeed.components.dataset.splits import column_of
 from infeed.components.dataset.time_formats import EPOCHS, ISO, pieces_of
 from infeed.components.dataset.time_limits import Limit, read_column, read_limit
@@ -112,8 +113,7 @@ class Translation:
         return pc.field(key)
 
     def _read(self, name: str, form: str, limits: Sequence[Limit], batch: pa.RecordBatch) -> pa.Array:
-        values = column_of(batch, name, self._where)
-        values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        values = without_dictionary(column_of(batch, name, self._where))
         if not holds_times(values.type, form):
             what = f"column {name!r} is compared with a time, but has the type {values.type}"
             do = f"""compare it with a value of this type, or give its format, such as time({name}, "epoch_s")"""

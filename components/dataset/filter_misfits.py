@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.dataset.example_types import without_dictionary
 from infeed.components.dataset.filter_expressions import UnknownError, column_name, columns_in, constant_of
 from infeed.components.dataset.splits import column_of
 from infeed.components.dataset.time_formats import ISO, formats_of
@@ -143,8 +144,7 @@ def _number_in(column: pa.Array) -> str:
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    column = batch.column(batch.schema.get_field_index(name))
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return without_dictionary(batch.column(batch.schema.get_field_index(name)))
 
 
 def _comparisons(body: ast.expr) -> Iterator[_Comparison]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infeed.components.base import schema
-from infeed.components.base.errors import InfeedError
+from infeed.components.base.errors import InfeedError, value_errors
 from infeed.components.dataset import files
 
 INPUT_PROFILE = "input_profile.json"
@@ -259,19 +259,17 @@ def read_profile(path: str) -> InputProfile:
             raise InfeedError(what, where=path, do="run Trainer and InputReport from the same version of tfx-infeed")
 
     try:
-        profile = schema.read_json(InputProfile, files.read_bytes(path), check_format)
-        _check(profile)
+        content = files.read_bytes(path)
     except FileNotFoundError as error:
         do = (
             "pass the model_run of infeed's Trainer. A custom run_fn must read its training data with "
             "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor"
         )
         raise InfeedError(f"the model run has no {files.name(path)}", where=path, do=do) from error
-    except InfeedError:
-        raise
-    except ValueError as error:  # not JSON, not UTF-8, or not a profile
-        do = "run the Trainer again. If the Trainer wrote this file, please report a bug"
-        raise InfeedError(f"cannot read the input profile: {error}", where=path, do=do) from error
+    do = "run the Trainer again. If the Trainer wrote this file, please report a bug"
+    with value_errors(path, do, "cannot read the input profile: "):  # not JSON, not UTF-8, or not a profile
+        profile = schema.read_json(InputProfile, content, check_format)
+        _check(profile)
     return profile
 
 

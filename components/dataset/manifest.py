@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from infeed.components.base import schema
 from infeed.components.base.annotations import Count
-from infeed.components.base.errors import InfeedError
+from infeed.components.base.errors import InfeedError, value_errors
 from infeed.components.dataset import files, names
 from infeed.components.dataset.checksums import Expected
 from infeed.components.dataset.files import FileStat
@@ -133,18 +133,22 @@ class Manifest:
         """
         path = files.join(root, names.MANIFEST)
         try:
-            found = cls.from_json(files.read_bytes(path))
-            for name, split in found.splits.items():  # so that a shard missing from the manifest is noticed
-                if not names.are_shard_names([files.name(shard.file) for shard in split.shards]):
-                    raise ValueError(f"splits.{name}: the file names do not match {len(split.shards)} shards")
-            return found
+            content = files.read_bytes(path)
         except FileNotFoundError:
             do = "use the folder of a complete dataset"
             raise InfeedError("there is no manifest.json", where=root, do=do) from None
-        except InfeedError:
-            raise
-        except ValueError as error:
-            raise InfeedError(f"cannot read the manifest: {error}", where=path, do="write the dataset again") from error
+        with value_errors(path, "write the dataset again", "cannot read the manifest: "):
+            found = cls.from_json(content)
+            for name, split in found.splits.items():  # so that a shard missing from the manifest is noticed
+                if not names.are_shard_names([files.name(shard.file) for shard in split.shards]):
+                    raise ValueError(f"splits.{name}: the file names do not match {len(split.shards)} shards")
+        return found
+
+    def split(self, name: str, root: str) -> Split:
+        """Return a split. Raises InfeedError if the dataset, which is at `root`, does not have it."""
+        if name not in self.splits:
+            raise InfeedError(f"there is no split {name!r}", where=root, do=f"use one of {', '.join(self.splits)}")
+        return self.splits[name]
 
     def to_json(self) -> str:
         plain = dataclasses.asdict(self)

@@ -289,9 +289,7 @@ def _check_sizes(root: str, manifest: Manifest) -> None:
 
 def first_examples(root: str, manifest: Manifest, split: str, count: int) -> list[Example]:
     """Return up to `count` examples. Empty if the records are not tf.Examples."""
-    if split not in manifest.splits:
-        raise InfeedError(f"there is no split {split!r}", where=root, do=f"use one of {', '.join(manifest.splits)}")
-    shards = (shard.expected(root) for shard in manifest.splits[split].shards)
+    shards = (shard.expected(root) for shard in manifest.split(split, root).shards)
     found = list(itertools.islice(itertools.chain.from_iterable(map(_records, shards)), count))
     try:
         return [decode_example(record) for record in found]

@@ -184,8 +184,8 @@ def convert(column: pa.Array, to: pa.DataType) -> pa.Array:
         return pa.nulls(len(column), to)
     if types.is_integer(column.type) and types.is_float64(to):
         return example_types.to_float64(column)
-    column = column.dictionary_decode() if types.is_dictionary(column.type) else column
-    return column.cast(to, safe=not types.is_timestamp(to))  # fractions of a microsecond are truncated
+    # Fractions of a microsecond are truncated.
+    return example_types.without_dictionary(column).cast(to, safe=not types.is_timestamp(to))
 
 
 def _check_type(field: pa.Field, path: str) -> None:

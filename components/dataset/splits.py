@@ -287,9 +287,8 @@ def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
 
 def _by_time(batch: pa.RecordBatch, rule: ByTime) -> Numbers:
     values, where = _values_of(batch, rule)
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    elif pa.types.is_decimal(values.type):  # Arrow does not parse decimals
+    values = example_types.without_dictionary(values)
+    if pa.types.is_decimal(values.type):  # Arrow does not parse decimals
         values = values.cast(pa.float64())
     if not holds_times(values.type, rule.format):
         return _passed(values, [_parse_cut(cut, values, where) for cut in rule.cuts], rule, where)

@@ -17,7 +17,6 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import add
@@ -138,17 +137,15 @@ def _analyse_range(traced: tuple[TracedPass, RowReader], shard: ShardRange) -> F
 
 def write(folder: str, features: Sequence[Feature], examples: Examples, engine: Engine) -> DeclaredGraph:
     """Write the transform graph. Read the rows on the engine if statistics do not suffice."""
-    with counting_folder(folder) as counts, tempfile.TemporaryDirectory() as vocabularies:
+    with files.temporary(counting_folder(folder)) as counts, tempfile.TemporaryDirectory() as vocabularies:
         found = constants_of(features, examples, engine, counts)
         module = write_graph(folder, features, examples.schema, found, vocabularies)
     return DeclaredGraph(folder, raw_spec(examples.schema), module)
 
 
-@contextmanager
-def counting_folder(artifact: str) -> Iterator[str]:
-    """Create a hidden temporary folder in the artifact, which workers can access like the artifact."""
-    with files.temporary(files.join(artifact, ".counts")) as folder:
-        yield folder
+def counting_folder(artifact: str) -> str:
+    """Return a hidden folder in the artifact for temporary files, which workers can access like the artifact."""
+    return files.join(artifact, ".counts")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tfx.utils import io_utils, json_utils
 
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset import names
+from infeed.components.dataset import files, names
 from infeed.components.dataset.ranges import record_ranges
 from infeed.components.engine.choice import Cluster, counting
 from infeed.components.engine.executor import Artifacts, EngineExecutor
@@ -69,7 +69,7 @@ class TransformExecutor(EngineExecutor, executor.Executor):
             if reason := _needs_tft(examples.schema, output_dict, exec_properties):
                 tfx_seam.USER_FUNCTIONS.require("declare all features, or compute all features in the function")
                 _log.warning("tft writes the graph, because %s", reason)
-                with declared.counting_folder(cluster.shared) as folder:
+                with files.temporary(declared.counting_folder(cluster.shared)) as folder:
                     ranges = record_ranges(examples.folders, counting(cluster))
                     with chosen("analyzes", ranges, cluster) as engine:
                         self._found = declared.constants_of(features, examples, engine, folder)

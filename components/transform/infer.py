@@ -33,9 +33,7 @@ Looks = Literal["", "sentences", "dates", "amounts", "numbers"]
 MAX_VOCABULARY = 10_000  # rarer words occur too seldom to learn an embedding
 MAX_WORDS = 64  # maximum number of words of a text or list
 MAX_PLACES = 256  # maximum length of a list of numbers, each scaled separately
-MAX_INTEGER_CLASSES = (
-    20  # an integer label with at most this many distinct values is a class; with more, it is a quantity
-)
+MAX_INTEGER_CLASSES = 20  # an integer label with more distinct values is a quantity
 _CLASSES_OF_A_ROW, _ROWS_OF_A_CLASS = 10, 2  # more integer classes than the first have the second average rows
 # A text column with more than half of its values distinct identifies rows and does not describe them.
 _IDENTIFIER_SHARE = 0.5
@@ -195,12 +193,8 @@ def _why_useless(column: ColumnStatistics) -> str:
 
 def _numbers_rows(column: ColumnStatistics) -> bool:
     """Return whether the column holds consecutive integers, once each, judged by their sum and sum of squares."""
-    if (
-        column.type != "int"
-        or column.rows < _MIN_NUMBERED
-        or column.values != column.rows
-        or column.lengths.maximum > 1
-    ):
+    is_single = column.values == column.rows and column.lengths.maximum <= 1
+    if column.type != "int" or column.rows < _MIN_NUMBERED or not is_single:
         return False
     first, last = int(column.minimum or 0), int(column.maximum or 0)
     return (

@@ -19,7 +19,7 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from tfx.components.transform import labels
 
-from infeed.components.base.errors import InfeedError
+from infeed.components.base.errors import value_errors
 from infeed.components.dataset import files
 from infeed.components.dataset.ranges import MapFn
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
@@ -84,18 +84,12 @@ def write_raw(
     named = [feature for feature in schema.feature if feature.name in columns and feature.type in KINDS]
     kinds = {feature.name: KINDS[feature.type] for feature in named}
     none = TableStatistics(0, {name: ColumnStatistics.none(name, kind) for name, kind in kinds.items()})
-    try:
+    with value_errors("the Examples of Transform", "use one type for a column in all files"):
         tables = (
             replace(found, columns={name: one for name, one in found.columns.items() if name in columns})
             for found in tables_of(list(splits), map_fn=map_fn)
         )
         table = add([none, *tables])
-    except InfeedError:
-        raise
-    except ValueError as error:
-        raise InfeedError(
-            str(error), where="the Examples of Transform", do="use one type for a column in all files"
-        ) from error
     outputs = labels.PRE_TRANSFORM_OUTPUT_STATS_PATH_LABEL, labels.PRE_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL
     _write(table, asked, *(folders[label] for label in outputs))
 

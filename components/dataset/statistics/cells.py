@@ -59,8 +59,7 @@ class Cells:
             return None
         is_list = example_types.is_list(column.type)
         lengths = example_types.item_counts(column) if is_list else np.ones(len(column), np.int64)
-        # A dictionary may hold null as a value.
-        decoded = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        decoded = example_types.without_dictionary(column)
         if decoded.null_count:
             present = decoded.is_valid().to_numpy(zero_copy_only=False)
             lengths = np.where(present, lengths, 0 if empty_lists else MISSING)

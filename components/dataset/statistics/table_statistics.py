@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from infeed.components.base import machine, progress, schema
 from infeed.components.base.annotations import Count
-from infeed.components.base.errors import InfeedError
+from infeed.components.base.errors import InfeedError, value_errors
 from infeed.components.dataset import files, names
 from infeed.components.dataset.cache import CACHE_DIR, digest, keep_file, kept_file
 from infeed.components.dataset.decode import decode_example
@@ -121,16 +121,11 @@ class TableStatistics:
     @classmethod
     def from_bytes(cls, content: bytes, key: str, where: str) -> TableStatistics | None:
         """Read the content of a file, as `read` does. `where` names the file in errors."""
-        try:
+        with value_errors(where, "remove the file, so that the columns are read again", "cannot read the statistics: "):
             if where.endswith(_ZSTD):
                 content = pa.CompressedInputStream(pa.BufferReader(content), "zstd").read()
             stored = schema.read_json(_Stored, content, _check_format)
             return stored.table() if stored.key == key else None
-        except InfeedError:
-            raise
-        except ValueError as error:
-            do = "remove the file, so that the columns are read again"
-            raise InfeedError(f"cannot read the statistics: {error}", where=where, do=do) from error
 
 
 def add(parts: Iterable[TableStatistics]) -> TableStatistics:
@@ -251,7 +246,7 @@ def tables_of(
         folders = frozenset(names.split_dir(root, split) for root, split in places)
         count = functools.partial(_count_and_describe, each, folders, cache_dir)
         manifests = manifests_of((root for root, _ in places), cache_dir, count)
-        splits = [_split_in(manifests[root].splits, root, split) for root, split in places]
+        splits = [manifests[root].split(split, root) for root, split in places]
         stored = [_stored(root, name, split) for (root, name), split in zip(places, splits, strict=True)]
         # One call for the shards of all splits: on a cluster, each call starts workers.
         unread = [
@@ -287,12 +282,6 @@ def _count_file(
     found = kept or _read_range(ShardRange("", file.path, bytes=file.bytes))
     shard = Shard(files.relative(file.path, file.root), found.rows, file.bytes, crc32c)
     return shard, None if kept else found
-
-
-def _split_in(splits: Mapping[str, Split], root: str, split: str) -> Split:
-    if split not in splits:
-        raise InfeedError(f"there is no split {split!r}", where=root, do=f"use one of {', '.join(splits)}")
-    return splits[split]
 
 
 @contextmanager
@@ -349,18 +338,13 @@ class _Unread:
     def table(self, read: Iterator[TableStatistics], cache: str) -> TableStatistics:
         """Merge the statistics of the ranges, and cache them."""
         total = TableStatistics()
-        try:
+        with value_errors(self.root, "write all shards with one type for each feature"):
             for shard in self.split.shards:
                 found = self.kept[shard.file]
                 if found is None:
                     found = add(itertools.islice(read, len(self.parts[shard.file]))).collapse()
                     keep_statistics(found, _key_of_shard(shard), cache)
                 total += found
-        except InfeedError:
-            raise
-        except ValueError as error:
-            do = "write all shards with one type for each feature"
-            raise InfeedError(str(error), where=self.root, do=do) from error
         return total
 
 
@@ -394,18 +378,13 @@ def _cached_as(key: str) -> str:
 
 
 def _read_range(part: ShardRange) -> TableStatistics:
-    try:
-        gatherer = Gatherer()
+    gatherer = Gatherer()
+    with value_errors(part.place, "write tf.Examples, with one type for each feature"):
         for block in read_blocks(part.path, part.start, part.stop):
             cells = {name: Cells.of(column) for name, column in decode_columns(block).items()}
             gatherer.add(len(block), {**_untyped(block), **cells})
             progress.count("example read", len(block))
         return gatherer.statistics().collapse()
-    except InfeedError:
-        raise
-    except ValueError as error:
-        do = "write tf.Examples, with one type for each feature"
-        raise InfeedError(str(error), where=part.place, do=do) from error
 
 
 def _untyped(block: RecordBlock) -> dict[str, None]:

@@ -78,9 +78,8 @@ class ValueCounts:
         if self.hashes is not None or other.hashes is not None:
             hashes = _smallest(np.concatenate([self._hashes(), other._hashes()]))
         uncounted, error = self.uncounted + other.uncounted, self.error + other.error
-        return (
-            ValueCounts(values, counts, self.total + other.total, error, hashes, uncounted)._within_bound()._in_order()
-        )
+        total = self.total + other.total
+        return ValueCounts(values, counts, total, error, hashes, uncounted)._within_bound()._in_order()
 
     @property
     def exact(self) -> bool:
@@ -199,9 +198,7 @@ def hashed(values: Values) -> Hashes:
     lengths = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
     ends = np.cumsum(lengths)
     data = np.frombuffer(data_of(values), np.uint8)
-    cuts = np.searchsorted(
-        ends, np.arange(_HASHED_BYTES, (int(ends[-1]) if len(ends) else 0) + _HASHED_BYTES, _HASHED_BYTES)
-    )
+    cuts = np.searchsorted(ends, np.arange(_HASHED_BYTES, len(data) + _HASHED_BYTES, _HASHED_BYTES))
     parts, start = [np.empty(0, np.uint64)], 0
     for stop in (*cuts.tolist(), len(lengths)):
         if start < stop:

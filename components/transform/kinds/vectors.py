@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infeed.components.base.checks import at_least, require
-from infeed.components.base.errors import InfeedError
+from infeed.components.base.errors import InfeedError, value_errors
 from infeed.components.dataset import files
 from infeed.components.transform.feature import FlatColumn, Tables, as_strings, tf
 from infeed.components.transform.kinds.clean import Prepared
@@ -81,13 +81,10 @@ class PretrainedVectors(Prepared):
         index = tf.where(column.present, index + 1, 0)
         if self.gives == "indices":
             return index
-        if read.vectors.nbytes > _MOST_BYTES:
-            raise InfeedError(
-                f"the vectors of {self.file} take {read.vectors.nbytes / 2**30:.1f} GiB, more than a saved "
-                "graph can hold",
-                where=f"{self}",
-                do='read fewer words with size, or set gives to "indices" and keep the table in the model',
-            )
+        if (size := read.vectors.nbytes) > _MOST_BYTES:
+            what = f"the vectors of {self.file} take {size / 2**30:.1f} GiB, more than a saved graph can hold"
+            do = 'read fewer words with size, or set gives to "indices" and keep the table in the model'
+            raise InfeedError(what, where=f"{self}", do=do)
         return tf.gather(tf.constant(read.table(self.unseen)), index)
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
@@ -159,9 +156,8 @@ def read_vectors(path: str, words: str | None = None, size: int | None = None) -
         occurs twice, or the numbers of words and vectors differ.
     """
     if words is not None and not path.endswith(".npy"):
-        raise InfeedError(
-            f"words is {words!r}, but the file contains words", where=path, do="leave out words, or use a .npy file"
-        )
+        do = "leave out words, or use a .npy file"
+        raise InfeedError(f"words is {words!r}, but the file contains words", where=path, do=do)
     try:
         versions = tuple(files.version(files.stat(one)) for one in (path, words) if one)
         return _read_file(path, versions, words, size)
@@ -171,20 +167,13 @@ def read_vectors(path: str, words: str | None = None, size: int | None = None) -
 
 def _read_numpy(path: str, words: str | None, size: int | None) -> WordVectors:
     if words is None:
-        raise InfeedError(
-            "the file contains no words", where=path, do="set words to a text file with one word per line"
-        )
-    with files.open_input(path) as file:
-        try:
-            vectors = np.load(file, allow_pickle=False)
-        except InfeedError:
-            raise
-        except ValueError as error:
-            raise InfeedError(f"not an array of numbers: {error}", where=path, do="write it with numpy.save") from error
+        do = "set words to a text file with one word per line"
+        raise InfeedError("the file contains no words", where=path, do=do)
+    with files.open_input(path) as file, value_errors(path, "write it with numpy.save", "not an array of numbers: "):
+        vectors = np.load(file, allow_pickle=False)
     if vectors.ndim != 2 or not np.issubdtype(vectors.dtype, np.floating):
-        raise InfeedError(
-            f"the array is {vectors.dtype} {list(vectors.shape)}", where=path, do="write floats [words, dimensions]"
-        )
+        what = f"the array is {vectors.dtype} {list(vectors.shape)}"
+        raise InfeedError(what, where=path, do="write floats [words, dimensions]")
     lines = files.read_bytes(words).decode("utf-8").splitlines()
     if len(lines) != len(vectors):
         do = "write one vector per word"

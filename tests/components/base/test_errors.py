@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from infeed.components.base.errors import InfeedError, infeed_error, naming_extras, required
+from infeed.components.base.errors import InfeedError, infeed_error, naming_extras, required, value_errors
 
 NAME = "infeed.components.base.errors.InfeedError"
 JAVA = "\n\tat java.base/java.util.concurrent.FutureTask.report(FutureTask.java:122)\nCaused by: java.io.IOException: x"
@@ -117,3 +117,12 @@ def test_callers_of_tfx_catch_an_error_as_a_value_error() -> None:
     with pytest.raises(ValueError, match="is not an image"):
         raise ERRORS[0]
     assert isinstance(pickle.loads(pickle.dumps(ERRORS[0])), ValueError)
+
+
+def test_a_value_error_gets_a_place_and_a_remedy_and_an_error_with_its_own_keeps_them() -> None:
+    with pytest.raises(InfeedError) as raised, value_errors("a.json", "write it again", "cannot read it: "):
+        raise ValueError("not JSON")
+    assert (raised.value.what, raised.value.where) == ("cannot read it: not JSON", "a.json")
+    with pytest.raises(InfeedError) as raised, value_errors("a.json", "write it again"):
+        raise ERRORS[0]
+    assert raised.value is ERRORS[0]
