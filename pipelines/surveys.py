@@ -153,11 +153,10 @@ class TableSurvey:
     repeats: Repeats = Repeats()  # counts of repeated rows
     # Text columns that are read as numbers, with an example of the format; see the option `numbers`.
     numbers: Mapping[str, str] = field(default_factory=dict)
-    numbers_remark: str = ""  # note about `numbers`
     nulls: tuple[str, ...] = ()  # words that are read as missing values, because their columns hold numbers
-    nulls_remark: str = ""  # note about `nulls`
     codes: tuple[str, ...] = ()  # columns of whole numbers that are read as words, because cells have leading zeros
-    codes_remarks: tuple[str, ...] = ()  # notes about `codes`, and about other numbers that may be codes
+    # Notes (topic, text) on `nulls`, `numbers` and `codes`, and on other numbers that may be codes.
+    remarks: tuple[tuple[str, str], ...] = ()
     # Columns that cannot be stored in an example, with the reason.
     not_read: Mapping[str, str] = field(default_factory=dict)
     rows_of: Mapping[str, int] = field(default_factory=dict)  # approximate rows of each split in `patterns`

@@ -6,12 +6,13 @@ metrics take the classes from the confusion matrix.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 from tensorflow_model_analysis.metrics.multi_class_confusion_matrix_metrics import multi_class_confusion_matrices
+
+from infeed.components.evaluation.intervals import rows_of
 
 _MATRICES = "_class_score_matrices"  # TFMA's own name may have other thresholds
 _UNKNOWN = -1  # Transform's mark of a class that no training row has
@@ -79,16 +80,12 @@ def scores(rows: Mapping[tuple[int, int], float], positive: int | None = None) -
 
     `rows` maps (actual, predicted) to a number of rows.
     """
-    actual, predicted, right = Counter[int](), Counter[int](), Counter[int]()
-    for (is_class, called), count in rows.items():
-        actual[is_class] += count  # type: ignore[assignment]  # weighted rows are counted in fractions
-        predicted[called] += count  # type: ignore[assignment]
-        right[is_class] += count * (is_class == called)  # type: ignore[assignment]
+    actual, predicted = (rows_of(rows, side) for side in (0, 1))
     classes = [positive] if positive is not None else [one for one in actual if one != _UNKNOWN]
     found = {"recall": 0.0, "precision": 0.0, "f1": 0.0}
     for one in classes:
-        if right[one]:  # the denominators may be weights below 1
-            found["recall"] += right[one] / actual[one] / len(classes)
-            found["precision"] += right[one] / predicted[one] / len(classes)
-            found["f1"] += 2 * right[one] / (actual[one] + predicted[one]) / len(classes)
+        if right := rows.get((one, one)):  # the denominators may be weights below 1
+            found["recall"] += right / actual[one] / len(classes)
+            found["precision"] += right / predicted[one] / len(classes)
+            found["f1"] += 2 * right / (actual[one] + predicted[one]) / len(classes)
     return found

@@ -60,6 +60,14 @@ def _farthest(is_inside: Callable[[float], bool], inside: float, outside: float)
     return inside
 
 
+def rows_of(matrix: Matrix, side: int) -> Counter[int]:
+    """Return the rows of each class: of the actual classes (side 0), or of the predicted ones (1)."""
+    found = Counter[int]()
+    for cell, rows in matrix.items():
+        found[cell[side]] += rows  # type: ignore[assignment]  # rows may be weighted
+    return found
+
+
 def of_class(matrix: Matrix, positive: int) -> dict[str, Interval | None]:
     """Return the intervals of recall, precision and F1 of one class.
 
@@ -68,8 +76,7 @@ def of_class(matrix: Matrix, positive: int) -> dict[str, Interval | None]:
     transformation of the F-measure, Machine Learning 110, 451-456.
     """
     right = matrix.get((positive, positive), 0.0)
-    actual = sum(rows for (of, _), rows in matrix.items() if of == positive)
-    called = sum(rows for (_, said), rows in matrix.items() if said == positive)
+    actual, called = (rows_of(matrix, side)[positive] for side in (0, 1))
     either = actual + called - right
     of_either = of_share(right / either, either) if either else None
     return {
@@ -90,10 +97,7 @@ def of_means(matrix: Matrix, unknown: int) -> dict[str, Interval | None]:
     Args:
       unknown: class id of rows whose class is unknown to the model. It has no score.
     """
-    actual, called = Counter[int](), Counter[int]()
-    for (of, said), rows in matrix.items():
-        actual[of] += rows  # type: ignore[assignment]  # rows may be weighted
-        called[said] += rows  # type: ignore[assignment]
+    actual, called = (rows_of(matrix, side) for side in (0, 1))
     classes = [one for one in actual if one != unknown]
 
     def interval(of_actual: float, of_called: float) -> Interval | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -147,8 +148,8 @@ def write_answers(
     not writable, a column is missing, or the columns of two tables differ.
     """
     suffix = check_output(output, overwrite)
-    tables = _Tables(types, columns)
-    batches = (tables.of(batch, answers) for batch, answers in answered)
+    count = Counter[str]()
+    batches = (_table(batch, answers, types, columns, count) for batch, answers in answered)
     # The first rows define the schema of the file, which CSV and Parquet writers need before they write.
     first = next((table for table in batches if table.num_rows), None)
     if first is None:
@@ -160,33 +161,24 @@ def write_answers(
                 do = "write tables with other columns to another file, or select common columns with --columns"
                 raise InfeedError(what, where=output, do=do)
             write(table.cast(first.schema) if table.schema != first.schema else table)
-    return tables.written
+    return Written(count["rows"], count["without_answer"], count["left_out"])
 
 
-class _Tables:
-    def __init__(self, types: Mapping[str, pa.DataType], columns: Columns) -> None:
-        self._types, self._columns = types, columns
-        self.written = Written(0, 0, 0)
-
-    def of(self, batch: Batch, answers: Sequence[Answer]) -> pa.Table:
-        """Return the readable rows of a batch with their answers."""
-        kept = [answer for place, answer in enumerate(answers) if place not in batch.unread]
-        said = [_by_column(answer) for answer in kept]
-        arrays = {name: pa.array([row.get(name) for row in said], kind) for name, kind in self._types.items()}
-        without = sum(error is not None for _, _, error in kept)
-        total = self.written
-        self.written = Written(
-            total.rows + len(kept), total.without_answer + without, total.left_out + len(batch.unread)
-        )
-        if batch.rows is None:
-            return pa.table({PATH: pa.array(batch.names, pa.string()), **arrays})
-        place = batch.names[0].rpartition(", row ")[0] if batch.names else "the table"
-        names = self._columns.of(batch.rows.schema.names, place, self._types)
-        places = [batch.rows.schema.get_field_index(name) for name in names]
-        fields = [batch.rows.schema.field(place) for place in places]
-        fields += [pa.field(name, kind) for name, kind in self._types.items()]
-        columns = [batch.rows.column(place) for place in places]
-        return pa.Table.from_arrays([*columns, *arrays.values()], schema=pa.schema(fields))
+def _table(
+    batch: Batch, answers: Sequence[Answer], types: Mapping[str, pa.DataType], columns: Columns, count: Counter[str]
+) -> pa.Table:
+    """Return the readable rows of a batch with their answers, and count them by the fields of `Written`."""
+    kept = [answer for place, answer in enumerate(answers) if place not in batch.unread]
+    without = sum(error is not None for _, _, error in kept)
+    count.update(rows=len(kept), without_answer=without, left_out=len(batch.unread))
+    said = [_by_column(answer) for answer in kept]
+    arrays = {name: pa.array([row.get(name) for row in said], kind) for name, kind in types.items()}
+    if batch.rows is None:
+        return pa.table({PATH: pa.array(batch.names, pa.string()), **arrays})
+    place = batch.names[0].rpartition(", row ")[0] if batch.names else "the table"
+    there = pa.Table.from_batches([batch.rows]).select(columns.of(batch.rows.schema.names, place, types))
+    fields = [*there.schema, *(pa.field(name, kind) for name, kind in types.items())]
+    return pa.Table.from_arrays([*there.columns, *arrays.values()], schema=pa.schema(fields))
 
 
 def _by_column(answer: Answer) -> dict[str, Any]:

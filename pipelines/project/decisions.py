@@ -199,11 +199,7 @@ def _of_table(survey: TableSurvey, data: str, features: Sequence[Feature], funct
         yield "left out", f"{_listed(survey.beside)}: the name contains no split"
     yield from _unlabeled(survey.unlabeled, "row", labels)
     yield from (("label", _label(survey.about(name))) for name in labels)
-    if survey.nulls_remark:
-        yield "missing", survey.nulls_remark
-    if survey.numbers_remark:
-        yield "numbers", survey.numbers_remark
-    yield from (("codes", remark) for remark in survey.codes_remarks if remark)
+    yield from survey.remarks
     yield from (("left out", f"{name}: {why}") for name, why in survey.not_read.items())
     if function:
         yield "learned from", f"features that {function} computes from the columns"

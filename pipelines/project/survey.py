@@ -93,7 +93,7 @@ def survey_table(
     # Each finding below changes how cells are read, so the table is opened again with it before the next one.
     written = number_columns(table.shapes(), source, settings)
     nulls = _nulls(table, labels, written) if source == "csv" and "nulls" not in settings else []
-    of_nulls = missing_remark(written, nulls)
+    of_nulls = "missing", missing_remark(written, nulls)
     if nulls:
         settings = {**settings, "nulls": ["", *nulls]}
         table = opened(settings)
@@ -127,6 +127,9 @@ def survey_table(
     surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in divided.items()}
     surveyed |= _withheld(surveyed, keep) if withhold else {}
     used = [name for name, column in surveyed.items() if column.features]
+    uncoded = {name: one for name, one in codes.items() if name not in coded}
+    of_codes = ("codes", note_on_words(coded)), ("codes", note_on(uncoded))
+    remarks = of_nulls, ("numbers", remark(written, list(numbers))), *of_codes
     return TableSurvey(
         tuple(surveyed.values()),
         first.column,
@@ -141,11 +144,9 @@ def survey_table(
         groups=find_groups(sample, tasks, {n: found[n] for n in surveyed if n not in times}, used, splits),
         repeats=find_repeats(sample, {name: found[name] for name in used}, splits),
         numbers=numbers,
-        numbers_remark=remark(written, list(numbers)),
         nulls=tuple(nulls),
-        nulls_remark=of_nulls,
         codes=tuple(coded),
-        codes_remarks=(note_on_words(coded), note_on({n: one for n, one in codes.items() if n not in coded})),
+        remarks=tuple((topic, text) for topic, text in remarks if text),
         not_read=table.left_out,
         patterns=patterns,
         rows_of=table.rows_of() if patterns else {},

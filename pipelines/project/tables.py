@@ -103,16 +103,18 @@ class _Found:
     def can_be_kept(self) -> bool:
         return not self.rejected and self.misfit is None
 
-    def __add__(self, other: _Found) -> _Found:
-        return _Found(
-            self.statistics + other.statistics,
-            merge([self.sample, other.sample], 2 * ROWS),
-            _united(self.shapes, other.shapes),
-            self.rejected + other.rejected,
-            self.unlabeled + other.unlabeled,
-            add_codes([self.codes, other.codes]),
-            self.misfit or other.misfit,
-            _summed([self.cut, other.cut]),
+    @classmethod
+    def of(cls, parts: Sequence[_Found], rows: int) -> _Found:
+        """Merge results in order, with a sample of at most `rows` rows."""
+        return cls(
+            add(one.statistics for one in parts),
+            merge([one.sample for one in parts], rows),
+            reduce(_united, [one.shapes for one in parts], dict[str, CellShapes]()),
+            sum(one.rejected for one in parts),
+            sum(one.unlabeled for one in parts),
+            add_codes(one.codes for one in parts),
+            next((one.misfit for one in parts if one.misfit), None),
+            _summed([one.cut for one in parts]),
         )
 
 
@@ -319,13 +321,9 @@ class Table:
         if kept := self._kept(self._files):
             return kept
         parts = self._read_files() if self._known else settled(self._whole, self._read_and_check)
-        statistics = add([of_file.statistics for of_file in parts]).collapse()
-        sample = merge([one.sample.of_file(number) for number, one in enumerate(parts)])
-        shapes = reduce(_united, [of_file.shapes for of_file in parts], dict[str, CellShapes]())
-        rejected, unlabeled = sum(one.rejected for one in parts), sum(one.unlabeled for one in parts)
-        misfit = next((one.misfit for one in parts if one.misfit), None)
-        codes, cut = add_codes(one.codes for one in parts), _summed([one.cut for one in parts])
-        found = _Found(statistics, sample, shapes, rejected, unlabeled, codes, misfit, cut)
+        numbered = [replace(one, sample=one.sample.of_file(number)) for number, one in enumerate(parts)]
+        found = _Found.of(numbered, ROWS)
+        found = replace(found, statistics=found.statistics.collapse())
         # A table with bad rows is not cached, so that every survey reports those rows.
         if found.can_be_kept:
             if len(self._files) > 1:  # a single file is already cached under the same key
@@ -383,7 +381,7 @@ class Table:
         with choose(work) as engine:
             parts = zip(tasks, engine.map(read, tasks), strict=True)
             for path, group in groupby(parts, key=lambda pair: _path_of(pair[0][0])):
-                tree = Tree[_Found](lambda one, two: one + two)
+                tree = Tree[_Found](lambda one, two: _Found.of([one, two], 2 * ROWS))
                 for (task, _), part in group:
                     rejected += part.found.rejected
                     findings.append((task.order, part.findings))

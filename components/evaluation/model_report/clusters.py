@@ -13,29 +13,21 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from infeed.components.evaluation.model_report.options import ModelReport
-from infeed.components.evaluation.model_report.sets import ratios, scores_of_sets, terms_of
+from infeed.components.evaluation.model_report.sets import scores_of_classes, scores_of_sets, terms_of
 from infeed.components.evaluation.pairs import Array
+
+if TYPE_CHECKING:
+    from infeed.components.evaluation.model_report.collected import Scored
 
 _BUCKETS = 1_000  # maximum number of groups. Beyond it, groups with the same hash modulo this number are merged
 _NUMBERS, _LEAST_BUCKETS = 2_000_000, 50  # sums of many classes are kept for fewer groups
 _ROUNDED = 1e-9  # share of a sum that rounding may leave
 _BINS = 200  # bins of a probability, for the area under a curve
-
-
-class PredictedRows(Protocol):
-    """Rows of a batch with predictions; see `collected.Scored`."""
-
-    @property
-    def labels(self) -> Array: ...
-    @property
-    def scores(self) -> Array: ...
-    @property
-    def predicted(self) -> Array: ...
 
 
 @dataclass
@@ -54,7 +46,7 @@ class ClusterSums:
     def __len__(self) -> int:
         return len(self.sums)
 
-    def add(self, groups: Array, rows: PredictedRows, report: ModelReport, weights: Array | None = None) -> None:
+    def add(self, groups: Array, rows: Scored, report: ModelReport, weights: Array | None = None) -> None:
         """Add a batch. `groups` has the number of the group of each row, int64 [rows]. `weights` is [rows]."""
         self.rows += len(groups)
         terms = _terms(rows, report)
@@ -114,7 +106,7 @@ def _most_groups(width: int) -> int:
     return max(_LEAST_BUCKETS, min(_BUCKETS, _NUMBERS // width))
 
 
-def _terms(rows: PredictedRows, report: ModelReport) -> Array:
+def _terms(rows: Scored, report: ModelReport) -> Array:
     """Return the contribution of each row, [rows, n]."""
     if report.task == "regression":
         errors = rows.predicted - rows.labels
@@ -144,11 +136,7 @@ def _shares(sums: Array, report: ModelReport) -> dict[str, Array]:
     two = 2 * _BINS
     counts, bins = (sums[:, :-two], sums[:, -two:]) if sums.shape[1] == 1 + 3 * 2 + two else (sums, None)
     actual, called, right = np.split(counts[:, 1:], 3, axis=1)
-    scores = {
-        "recall": ratios(right, actual),
-        "precision": ratios(right, called),
-        "f1": ratios(2 * right, actual + called),
-    }
+    scores = scores_of_classes(actual, called, right)
     chosen = report.scored_class
     has_rows = actual > 0
     means = {

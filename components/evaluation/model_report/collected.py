@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.dataset.statistics.value_counts import hashed
 from infeed.components.evaluation.batches import Batch
 from infeed.components.evaluation.model_report.clusters import ClusterSums, groups_of
 from infeed.components.evaluation.model_report.options import ModelReport
@@ -268,15 +269,10 @@ def _groups(batch: Batch, hashes: Array, report: ModelReport) -> Array | None:
 
 
 def _hashes(path: str, start: int, rows: int) -> Array:
-    """Return a number from 0 to 1 for each record, by SplitMix64 of the shard name and the record number."""
+    """Return a number from 0 to 1 for each record, by a hash of the shard name and the record number."""
     name = "/".join(path.rsplit("/", 2)[-2:])  # split and file name, independent of the dataset's location
-    with np.errstate(over="ignore"):
-        found = np.arange(start, start + rows, dtype=np.uint64) + (
-            np.uint64(zlib.crc32(name.encode())) << np.uint64(32)
-        )
-        found = (found + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    of_shard = np.uint64(zlib.crc32(name.encode())) << np.uint64(32)
+    found = hashed((np.arange(start, start + rows, dtype=np.uint64) + of_shard).view(np.int64))
     return (found >> np.uint64(11)).astype(np.float64) / float(1 << 53)
 
 

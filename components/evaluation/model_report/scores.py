@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -155,7 +154,7 @@ def of_errors(metrics: Mapping[str, float], given: Mapping[str, float], rows: in
 
 def of_classes(metrics: Mapping[str, float], matrix: Matrix, report: ModelReport) -> Parts:
     """Return metrics, intervals and guesses of a classification."""
-    rows, actual = sum(matrix.values()), _rows_of(matrix)
+    rows, actual = sum(matrix.values()), intervals.rows_of(matrix, 0)
     # A class without training rows is not a guess, unless all rows have such a class.
     known = {one: count for one, count in actual.items() if one != _UNKNOWN} or actual
     commonest, most = max(known.items(), key=lambda item: item[1])
@@ -174,13 +173,6 @@ def of_classes(metrics: Mapping[str, float], matrix: Matrix, report: ModelReport
         guesses["f1"] = Guess(2 * of_positive / (1 + of_positive), f"always {report.name_of(positive)!r}")
         guesses["auc"] = Guess(0.5, "guessing")
     return dict(metrics), found, {key: guess for key, guess in guesses.items() if key in metrics}
-
-
-def _rows_of(matrix: Matrix) -> Counter[int]:
-    actual = Counter[int]()
-    for (of, _), count in matrix.items():
-        actual[of] += count  # type: ignore[assignment]  # TFMA counts in fractions
-    return actual
 
 
 def judged(report: ModelReport) -> str:
@@ -248,7 +240,7 @@ def _naming_rare_class(scores: Scores, matrix: Matrix, report: ModelReport) -> S
 
     AUC and means of classes depend on the rarest class, and recall, precision and F1 on the scored class.
     """
-    rows, name = {one: count for one, count in _rows_of(matrix).items() if one != _UNKNOWN}, judged(report)
+    rows, name = {one: count for one, count in intervals.rows_of(matrix, 0).items() if one != _UNKNOWN}, judged(report)
     if not rows or name == "accuracy" or scores.groups or scores.rows < _FEW_ROWS or not scores.caution:
         return scores
     of_all = report.scored_class is None or name == "auc"

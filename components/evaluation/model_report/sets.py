@@ -46,26 +46,22 @@ def scores_of_sets(sums: Array) -> dict[str, Array]:
     """
     actual, called, right = np.split(sums, 3, axis=-1)
     has_rows = actual > 0
-    found = _ratios(actual.sum(-1), called.sum(-1), right.sum(-1))
-    for name, each in _ratios(actual, called, right).items():
+    found = scores_of_classes(actual.sum(-1), called.sum(-1), right.sum(-1))
+    for name, each in scores_of_classes(actual, called, right).items():
         found[f"macro_{name}"] = (each * has_rows).sum(-1) / np.maximum(has_rows.sum(-1), 1)
     return found
 
 
-def _ratios(actual: Array, called: Array, right: Array) -> dict[str, Array]:
+def scores_of_classes(actual: Array, called: Array, right: Array) -> dict[str, Array]:
+    """Return F1, recall and precision from counts of rows. They are 0 without rows, which may weigh less than 1."""
     bottoms = (actual + called) / 2, actual, called
-    return {name: ratios(right, bottom) for name, bottom in zip(SCORES, bottoms, strict=True)}
-
-
-def ratios(tops: Array, bottoms: Array) -> Array:
-    """Divide, and give 0 where nothing is below. Rows may weigh less than 1."""
-    return np.asarray(tops / np.where(bottoms > 0, bottoms, 1.0))
+    return {name: right / np.where(one > 0, one, 1.0) for name, one in zip(SCORES, bottoms, strict=True)}
 
 
 def classes_of(sums: Array, report: ModelReport) -> Iterator[ClassOfSets]:
     """Yield the scores of each class, those with the most errors first."""
     actual, called, right = np.split(np.asarray(sums), 3)
-    scores = _ratios(actual, called, right)
+    scores = scores_of_classes(actual, called, right)
     for one in np.argsort(2 * right - actual - called, kind="stable").tolist():
         rows, predicted, both = (int(counts[one]) for counts in (actual, called, right))
         matrix = {(1, 1): both, (1, 0): rows - both, (0, 1): predicted - both}

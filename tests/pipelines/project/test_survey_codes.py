@@ -28,7 +28,7 @@ def test_a_column_with_leading_zeros_is_read_as_words_and_a_note_says_how_to_rea
     survey = survey_table(table, "y")
     assert survey.codes == ("zip",)
     assert {column.name: column.type for column in survey.columns} == {"zip": "bytes", "phone": "int", "x": "float"}
-    words, others = survey.codes_remarks
+    (_, words), (_, others) = survey.remarks
     assert "'01234'" in words
     assert 'types={"zip": "int"}' in words
     assert 'types={"phone": "bytes"}' in others
