@@ -16,7 +16,7 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import OpenedSource, Patterns, is_companion
-from infeed.components.example_gen.sources.file_kinds import BY_LIBRARY, check_no_table, kind_of
+from infeed.components.example_gen.sources.file_kinds import BY_LIBRARY, TO_PARQUET, UNPACK, check_no_table, kind_of
 from infeed.components.example_gen.sources.record_values import with_values
 
 _SOURCES = "infeed.components.example_gen.sources"
@@ -27,16 +27,14 @@ _IMAGES = (".png", ".jpg", ".jpeg")
 _TFRECORDS = tuple(f"{name}{zipped}" for name in (".tfrecord", ".tfrecords", "_tfrecord") for zipped in ("", ".gz"))
 _NUMBER_OF_SHARD = re.compile(r"-\d+-of-\d+")  # TFDS and TFX put it before or after the suffix
 
-_TO_PARQUET = "convert it to Parquet, for example by pandas' to_parquet, or to CSV"
-_UNPACK = "extract it. CSV, JSON Lines, and text files may be compressed with gzip or zstd"
 PICTURES = (".bmp", ".gif", ".webp", ".tif", ".tiff", ".heic", ".avif")
 NOT_READ = {  # suffixes of known formats that are not supported, with the remedy
     ".json": "if it holds one object a line, name it .jsonl, or use infeed ingest --format jsonl. Otherwise write a "
     "line for each object, for example with jq -c '.[]'",
-    **dict.fromkeys((".xlsx", ".xls", ".ods", ".orc", ".pkl"), _TO_PARQUET),
-    **dict.fromkeys((".mat", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata"), _TO_PARQUET),
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".orc", ".pkl"), TO_PARQUET),
+    **dict.fromkeys((".mat", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata"), TO_PARQUET),
     **dict.fromkeys((".h5", ".hdf5", ".npy", ".npz", ".tar"), BY_LIBRARY),
-    **dict.fromkeys((".zip", ".tar.gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"), _UNPACK),
+    **dict.fromkeys((".zip", ".tar.gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"), UNPACK),
     **dict.fromkeys(PICTURES, "convert the images to PNG or JPEG"),
 }
 

@@ -186,7 +186,7 @@ def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
     rules = ListRules(BadRows(), bounds)
     found = [list_images(root, pattern, files.glob(root, pattern), rules) for pattern in splits.values()]
     others = [name for name in files.list_folders(root) if name not in folders.values() and not files.is_hidden(name)]
-    return Layout(tuple(ref for listed in found for ref in listed.refs), splits, ", ".join(others))
+    return Layout(tuple(ref for listed in found for ref in listed.images), splits, ", ".join(others))
 
 
 def _listed(root: str, options: IngestOptions) -> Layout:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset import files, schemas
+from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import Part
 from infeed.components.example_gen import inputs
@@ -46,8 +46,7 @@ def open_arrow(root: str, patterns: Patterns, options: IngestOptions, arrow: Arr
 def read_layout(path: str, block_bytes: int) -> FileLayout:
     """Read the schema and the lengths of the batches. Raises InfeedError if the file is not Arrow or is truncated."""
     head = _read_head(path)
-    flat = schemas.flatten_schema(head.schema)
-    columns = schemas.FileSchema(path, pa.schema([(field.name, columnar.decoded_type(field.type)) for field in flat]))
+    columns = columnar.file_schema(path, head.schema)
     if head.is_stream:
         return FileLayout(columns, (RowGroups(path, (), 1),))
     with _open(path, head.fields_to_read([0] if len(head.schema) else [])) as reader, reading_errors("Arrow", path):
@@ -67,9 +66,8 @@ def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Ba
         row = what.first_row
         for batch in _batches(reader, what.groups):
             batch.validate(full=True)
-            for start in range(0, batch.num_rows, columnar.ROWS_PER_SLICE):
-                chosen = columnar.chosen(batch.slice(start, columnar.ROWS_PER_SLICE), wanted)
-                yield from columnar.cut(chosen, limits, what.path, row + start)
+            for first_row, part in columnar.slices(batch, wanted, row):
+                yield from columnar.cut(part, limits, what.path, first_row)
             row += batch.num_rows
 
 

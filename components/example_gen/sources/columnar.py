@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,7 @@ from infeed.components.example_gen.sources.numbers import Numbers, formats_of, r
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
 NUMBER = 8  # bytes of a number
-ROWS_PER_SLICE = 1 << 16  # rows whose sizes are computed at once
+_ROWS_PER_SLICE = 1 << 16  # rows whose sizes are computed at once
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,13 @@ class ColumnOptions:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Neighboring row groups (Parquet) or record batches (Arrow) of a file. Its rows are numbered from 1."""
+    """Neighboring row groups (Parquet), record batches (Arrow) or blocks (Avro) of a file. Rows count from 1.
+
+    `groups` are their numbers, or what else the format finds them by.
+    """
 
     path: str
-    groups: tuple[int, ...]
+    groups: tuple[Any, ...]
     first_row: int
 
 
@@ -86,9 +90,12 @@ class Reader:
 
 
 def open_columnar(
-    reader: Reader, root: str, found: inputs.Found, options: IngestOptions, columns: ColumnOptions
+    reader: Reader, root: str, found: inputs.Found, options: IngestOptions, columns: ColumnOptions | None = None
 ) -> OpenedSource:
-    """Open columnar files. Raises InfeedError if a column is missing, conflicts, or is unfit for a tf.Example."""
+    """Open columnar files. Raises InfeedError if a column is missing, conflicts, or is unfit for a tf.Example.
+
+    `columns` is None for a format without these options.
+    """
     limits = Limits.of(options)
 
     def look(path: str) -> FileLayout:
@@ -102,9 +109,12 @@ def open_columnar(
 
     layouts = inputs.look(found, look)
     groups = {file.path: layout.groups for _, file, layout in layouts}
-    found_columns = unified([layout.schema for _, _, layout in layouts], columns.columns, has_values)
-    schema = with_numbers(found_columns, columns.numbers)
-    read = partial(read_groups, reader=reader, schema=schema, limits=limits, numbers=columns.numbers)
+    in_files, numbers = [layout.schema for _, _, layout in layouts], columns.numbers if columns else {}
+    if columns is None:  # the error of `unified` would name an option that the format does not have
+        schema = schemas.unify(in_files, has_values=has_values)
+    else:
+        schema = with_numbers(unified(in_files, columns.columns, has_values), numbers)
+    read = partial(read_groups, reader=reader, schema=schema, limits=limits, numbers=numbers)
     parts = [(split, file, layout.groups) for split, file, layout in layouts]
     return inputs.of_parts(reader.format, root, schema, parts, read)
 
@@ -168,6 +178,12 @@ def reading_errors(form: str, where: str) -> Iterator[None]:
         raise InfeedError(f"cannot read the {form} file: {error}", where=where, do="write the file again") from error
 
 
+def file_schema(path: str, schema: pa.Schema) -> schemas.FileSchema:
+    """Return the flat columns of a file, with the types that `cut` gives them."""
+    flat = schemas.flatten_schema(schema)
+    return schemas.FileSchema(path, pa.schema([(one.name, decoded_type(one.type)) for one in flat]))
+
+
 def decoded_type(column: pa.DataType) -> pa.DataType:
     """Return the type of a column once dictionaries are decoded."""
     if pa.types.is_dictionary(column):
@@ -207,6 +223,12 @@ def chosen(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     there = [name for name in names if name in flat.schema.names]
     columns = [flat.column(name) for name in there] or [pa.nulls(flat.num_rows)]  # keeps the number of rows
     return pa.RecordBatch.from_arrays(columns, names=there or [names[0]])
+
+
+def slices(batch: pa.RecordBatch, names: Sequence[str], row: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield (number of the first row, some flat columns) of parts of a batch whose first row has the number `row`."""
+    for start in range(0, batch.num_rows, _ROWS_PER_SLICE):
+        yield row + start, chosen(batch.slice(start, _ROWS_PER_SLICE), names)
 
 
 def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Batches:

@@ -18,8 +18,8 @@ HEAD_BYTES = 1 << 12  # bytes from the start of a file that the checks look at
 _SLACK = 32  # bytes: a byte order mark, or a token that the end of the head cuts off
 _SQLITE = "DB=sqlite:///{path} infeed ingest TABLE OUTPUT --format sql --set connection_env=DB"
 _INGEST = "infeed ingest {path} OUTPUT --format {format}"
-_UNPACK = "extract it. CSV, JSON Lines, and text files may be compressed with gzip or zstd"
-_TABLE = "convert it to Parquet, for example by pandas' to_parquet, or to CSV"
+UNPACK = "extract it. CSV, JSON Lines, and text files may be compressed with gzip or zstd"
+TO_PARQUET = "convert it to Parquet, for example by pandas' to_parquet, or to CSV"
 _OTHER_ENCODINGS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -50,11 +50,11 @@ KINDS = (
     FileKind("a Parquet file", b"PAR1", end=b"PAR1", format="parquet"),
     FileKind("an Avro file", b"Obj\x01", format="avro"),
     FileKind("an Arrow file", b"ARROW1\0\0", format="arrow"),
-    FileKind("an ORC file", b"ORC", end=b"ORC", do=_TABLE),
+    FileKind("an ORC file", b"ORC", end=b"ORC", do=TO_PARQUET),
     FileKind("a ZIP archive or an Excel workbook (.xlsx)", b"PK\x03\x04", do="extract it, or save the workbook as CSV"),
     FileKind("an Excel workbook (.xls)", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", do="save it as CSV"),
-    FileKind("a bzip2 archive", b"BZh91AY&SY", do=_UNPACK),
-    FileKind("an xz archive", b"\xfd7zXZ\0", do=_UNPACK),
+    FileKind("a bzip2 archive", b"BZh91AY&SY", do=UNPACK),
+    FileKind("an xz archive", b"\xfd7zXZ\0", do=UNPACK),
     FileKind("a PNG image", b"\x89PNG\r\n\x1a\n", format="images"),
     FileKind("a JPEG image", b"\xff\xd8\xff", format="images"),
     FileKind("a PDF document", b"%PDF-", do="extract its tables or its text first"),

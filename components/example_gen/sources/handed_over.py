@@ -37,7 +37,7 @@ class ArrowStream:
 
     def schema(self, kept: Sequence[str] | None, where: str) -> pa.Schema:
         """Return the flat columns to keep. Raise InfeedError if one is missing, or a tf.Example does not support it."""
-        return columnar.unified([_of_batch(self.first, where)], kept)
+        return columnar.unified([columnar.file_schema(where, self.first)], kept)
 
     def batches(self, columns: pa.Schema, kept: Sequence[str] | None, where: str) -> Numbered:
         """Yield flat batches of `columns`. Raise InfeedError if a batch has other columns or types."""
@@ -46,8 +46,7 @@ class ArrowStream:
             if batch.schema != known:
                 _check_same(batch.schema, columns, kept, f"{where}, row {row}")
                 known = batch.schema
-            for start in range(0, batch.num_rows, columnar.ROWS_PER_SLICE):
-                yield row + start, columnar.chosen(batch.slice(start, columnar.ROWS_PER_SLICE), columns.names)
+            yield from columnar.slices(batch, columns.names, row)
             row += batch.num_rows
 
 
@@ -160,14 +159,9 @@ def _rows(rows: Iterator[Any], where: str) -> Iterator[Mapping[str, Any]]:
         yield row
 
 
-def _of_batch(schema: pa.Schema, where: str) -> schemas.FileSchema:
-    flat = schemas.flatten_schema(schema)
-    return schemas.FileSchema(where, pa.schema([(one.name, columnar.decoded_type(one.type)) for one in flat]))
-
-
 def _check_same(found: pa.Schema, columns: pa.Schema, kept: Sequence[str] | None, where: str) -> None:
     """Raise InfeedError if a batch has columns or types that do not fit `columns`, those of the first batch."""
-    both = columnar.unified([schemas.FileSchema("the first batch", columns), _of_batch(found, where)], kept)
+    both = columnar.unified([schemas.FileSchema("the first batch", columns), columnar.file_schema(where, found)], kept)
     for one in both:
         if one.name not in columns.names or columns.field(one.name).type != one.type:
             before = columns.field(one.name).type if one.name in columns.names else "missing"

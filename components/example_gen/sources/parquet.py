@@ -52,13 +52,9 @@ def read_layout(path: str, block_bytes: int) -> FileLayout:
     """Read the footer. Raises InfeedError if the file is not Parquet or is truncated."""
     with _open(path) as file:
         sizes = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        groups = columnar.plan_groups(
-            path, [Part(group.num_rows, group.total_byte_size) for group in sizes], block_bytes
-        )
-        columns = pa.schema(
-            [(field.name, columnar.decoded_type(field.type)) for field in schemas.flatten_schema(file.schema_arrow)]
-        )
-        return FileLayout(schemas.FileSchema(path, columns), tuple(groups))
+        parts = [Part(group.num_rows, group.total_byte_size) for group in sizes]
+        groups = columnar.plan_groups(path, parts, block_bytes)
+        return FileLayout(columnar.file_schema(path, file.schema_arrow), tuple(groups))
 
 
 def decode_groups(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Batches:

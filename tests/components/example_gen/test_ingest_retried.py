@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import itertools
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,6 @@ from infeed.components.dataset import files, read_errors
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.local import ingest
 from infeed.components.example_gen.sources import columnar
-from infeed.components.example_gen.sources.avro import reader as avro
 
 ROWS = [{"a": row, "b": f"text {row}"} for row in range(200)]
 CSV = "".join(["a,b\n", *(f"{row['a']},{row['b']}\n" for row in ROWS)]).encode()
@@ -48,8 +46,8 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child process of a reader has an environment and a client of its own."""
-    for source, function in itertools.product((avro, columnar), ("batches_apart", "call_apart")):
-        monkeypatch.setattr(source, function, lambda read, *given, where, memory: read(*given))
+    for function in ("batches_apart", "call_apart"):
+        monkeypatch.setattr(columnar, function, lambda read, *given, where, memory: read(*given))
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, BinaryIO, cast
 
 import fastavro
@@ -23,11 +22,12 @@ from infeed.components.dataset import files, schemas
 from infeed.components.dataset.encode import varint
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
-from infeed.components.example_gen.sources import kinds
+from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
+from infeed.components.example_gen.sources import columnar, kinds
 from infeed.components.example_gen.sources.avro.schema import is_empty, to_arrow, without_logical_types
+from infeed.components.example_gen.sources.columnar import FileLayout, Reader, RowGroups
 from infeed.components.example_gen.sources.file_kinds import not_a
-from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
+from infeed.components.example_gen.sources.reader_process import Limits
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -48,53 +48,27 @@ class AvroHeader:
     stop: int
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Neighboring blocks of a file, bytes `start` to `stop`. `first_row` counts from 1."""
-
-    header: AvroHeader
-    start: int
-    stop: int
-    first_row: int
-
-
 def open_avro(root: str, patterns: Patterns, options: IngestOptions) -> OpenedSource:
     """Open Avro files with compatible columns."""
-    limits = Limits.of(options)
-    seen: inputs.Seen[tuple[AvroHeader, list[Blocks]]] = inputs.look(
-        inputs.find(root, patterns),
-        lambda path: call_apart(plan_file, path, limits.block, where=path, memory=limits.memory),
-    )
-    blocks = {header.path: tasks for _, _, (header, tasks) in seen}
-
-    def has_values(path: str, column: str) -> bool:
-        return bool(call_apart(_has_values, blocks[path], column, limits, where=path, memory=limits.memory))
-
-    found = [schemas.FileSchema(header.path, header.arrow) for _, _, (header, _) in seen]
-    schema = schemas.unify(found, has_values=has_values)
-    parts = [(split, file, tasks) for split, file, (_, tasks) in seen]
-    return inputs.of_parts("avro", root, schema, parts, partial(read_blocks, schema=schema, limits=limits))
+    reader = Reader("avro", read_layout, decode_blocks)
+    return columnar.open_columnar(reader, root, inputs.find(root, patterns), options)
 
 
-def _has_values(blocks: Sequence[Blocks], column: str, limits: Limits) -> bool:
-    return schemas.has_value((batch for some in blocks for batch in decode_blocks(some, limits)), column)
-
-
-def plan_file(path: str, block_bytes: int) -> tuple[AvroHeader, list[Blocks]]:
-    """Return the header of a file, and tasks of about `block_bytes`. Raises InfeedError if the file is truncated."""
-    header, tasks = read_header(path), list[Blocks]()
+def read_layout(path: str, block_bytes: int) -> FileLayout:
+    """Read the header and the lengths of the blocks. Raises InfeedError if the file is not Avro or is truncated."""
+    header, tasks = read_header(path), list[RowGroups]()
     start, first_row, row = header.stop, 1, 1
     with files.open_input(path, ahead=True) as file:
         size, at = file.size(), header.stop
         while at < size:
             rows, stop = _measure_block(file, at, header, row)
             if at > start and stop - start > block_bytes:
-                tasks.append(Blocks(header, start, at, first_row))
+                tasks.append(RowGroups(path, (header, start, at), first_row))
                 start, first_row = at, row
             at, row = stop, row + rows
         if at > start:
-            tasks.append(Blocks(header, start, at, first_row))
-    return header, tasks
+            tasks.append(RowGroups(path, (header, start, at), first_row))
+    return FileLayout(schemas.FileSchema(path, header.arrow), tuple(tasks))
 
 
 def read_header(path: str) -> AvroHeader:
@@ -113,16 +87,10 @@ def read_header(path: str) -> AvroHeader:
             raise not_a("Avro", path, reason) from error
 
 
-def read_blocks(what: Blocks, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Batches:
-    """Yield the rows of some blocks in order, converted to `schema`."""
-    path = what.header.path
-    batches = batches_apart(decode_blocks, what, limits, where=path, memory=limits.memory)
-    yield from conform(batches, schema, path, bad_rows, first_row=what.first_row)
-
-
-def decode_blocks(what: Blocks, limits: Limits) -> Batches:
+def decode_blocks(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Batches:
     """Yield some blocks in batches of about `limits.block` bytes. Raises InfeedError if a row exceeds `limits.row`."""
-    row, header = what.first_row, what.header
+    del wanted  # the decoder reads whole rows
+    row, (header, *_) = what.first_row, what.groups
     for rows in _read_rows(what, limits.block):
         batch = _batch(rows, header)
         row += batch.num_rows
@@ -142,17 +110,18 @@ def _batch(rows: list[dict[str, Any]], header: AvroHeader) -> pa.RecordBatch:
         raise InfeedError(f"values do not match the Avro schema: {error}", where=header.path, do=_REMEDY) from error
 
 
-def _read_rows(what: Blocks, block_bytes: int) -> Iterator[list[dict[str, Any]]]:
-    with files.open_input(what.header.path) as file:
-        file.seek(what.start)
-        data = file.read(what.stop - what.start)
-    metadata = {"avro.codec": what.header.codec, "avro.schema": json.dumps(without_logical_types(what.header.schema))}
+def _read_rows(what: RowGroups, block_bytes: int) -> Iterator[list[dict[str, Any]]]:
+    header, start, stop = what.groups
+    with files.open_input(what.path) as file:
+        file.seek(start)
+        data = file.read(stop - start)
+    metadata = {"avro.codec": header.codec, "avro.schema": json.dumps(without_logical_types(header.schema))}
     pairs = b"".join(_encode_long(len(text)) + text for pair in metadata.items() for text in map(str.encode, pair))
-    header = _MAGIC + _encode_long(len(metadata)) + pairs + _encode_long(0) + what.header.sync
+    rewritten = _MAGIC + _encode_long(len(metadata)) + pairs + _encode_long(0) + header.sync
     rows: list[dict[str, Any]] = []
     done, size = 0, 0.0
     try:
-        for block in cast(Any, fastavro.block_reader(io.BytesIO(header + data))):
+        for block in cast(Any, fastavro.block_reader(io.BytesIO(rewritten + data))):
             of_row = block.bytes_.getbuffer().nbytes / max(block.num_records, 1)
             for row in block:
                 rows.append(cast("dict[str, Any]", row))
@@ -163,7 +132,7 @@ def _read_rows(what: Blocks, block_bytes: int) -> Iterator[list[dict[str, Any]]]
     except MemoryError:
         raise
     except Exception as error:  # codecs raise arbitrary errors on corrupt bytes
-        where = f"{what.header.path}, row {what.first_row + done + len(rows)}"
+        where = f"{what.path}, row {what.first_row + done + len(rows)}"
         raise InfeedError(f"cannot read the Avro block: {error!r}", where=where, do=_REMEDY) from error
     if rows:
         yield rows

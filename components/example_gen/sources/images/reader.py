@@ -36,18 +36,10 @@ _LAYOUTS = "use a folder with one folder of PNG or JPEG files per class, or a CS
 
 
 @dataclass(frozen=True)
-class ImageIndex:
-    """The images in order, and the bad rows of a CSV."""
+class Found:
+    """Images in order, the files that a CSV names, and the bad rows of a CSV."""
 
     images: tuple[FileRef, ...]
-    bad_rows: tuple[BadRow, ...] = ()
-
-
-@dataclass(frozen=True)
-class Found:
-    """The images of one split, the files that a CSV names, and the bad rows of a CSV."""
-
-    refs: tuple[FileRef, ...]
     named: tuple[FileStat, ...]
     bad_rows: tuple[BadRow, ...]
 
@@ -86,12 +78,12 @@ def open_images(
     for split, some in matched.items():
         bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
         found[split] = list_images(root, patterns[split], some, ListRules(bad_rows, bounds, bool(options.labeled)))
-    classes = Classes.of(ref for one in found.values() for ref in one.refs)
+    classes = Classes.of(ref for one in found.values() for ref in one.images)
     form = _ImageReading(classes, image_options or ImageOptions(), options)
     tasks = inputs.as_tasks(
         (split, what)
         for split, one in found.items()
-        for what in chain([one.bad_rows] if one.bad_rows else [], folders.plan_blocks(one.refs, options.block_bytes))
+        for what in chain([one.bad_rows] if one.bad_rows else [], folders.plan_blocks(one.images, options.block_bytes))
     )
     named = [file for one in found.values() for file in one.named]
     source = Source.of("image", root, inputs.all_files(matched) + named)
@@ -130,7 +122,7 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
 
 def find_images(
     root: str, bad_rows: BadRows | None = None, *, allow_outside: bool = False, unlabeled: bool = False
-) -> ImageIndex:
+) -> Found:
     """Find every image in class folders or in a CSV, given the path of the CSV or its folder.
 
     Args:
@@ -153,8 +145,7 @@ def find_images(
                 where = f"{path}, which holds {_contents(path)}"
                 raise InfeedError(f"class folder {name!r} is empty", where=where, do=_LAYOUTS)
     rules = ListRules(bad_rows or BadRows(), FolderBounds(folder, allow=allow_outside), unlabeled)
-    found = list_images(folder, pattern, files.glob(folder, pattern), rules)
-    return ImageIndex(found.refs, found.bad_rows)
+    return list_images(folder, pattern, files.glob(folder, pattern), rules)
 
 
 def default_pattern(root: str) -> str:
