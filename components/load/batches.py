@@ -105,11 +105,14 @@ class Batches(Generic[T]):
     def _counted(self, order: BatchOrder, step: int) -> Iterator[T]:
         """Yield the batches of a pass that begins at training step `step`, and record the position after each."""
         end = None if order.is_endless else step + len(order)
-        for after, batch in enumerate(self._read(order), step + 1):
+        after = step
+        for batch in self._read(order):
+            after += 1
             self._step, self._begun, self._restored = after, after != end, False
             if after == end:
                 self._epoch = after // order.steps_per_epoch
             yield batch
+            del batch  # so that the next batch can have its memory, which is still cached
 
 
 class BatchSampler(Batches[list[int]]):

@@ -69,6 +69,7 @@ class Convert:
                 yield sent
                 raise
             yield sent
+            del batch, sent
 
 
 def to_numpy(ahead: int) -> Convert:
