@@ -73,7 +73,10 @@ class BatchReader:
         """Yield (several batches as one, their number), which is smaller at an end."""
         for rows, batches in order.chunks(several, orders_ahead):
             # Without a name, the batch is freed before the next one is taken, which then has its memory, still cached.
-            yield recipe.targets.split(recipe.batch(next(self.features.take(rows)), _NUMPY), _NUMPY.weight, None), batches
+            yield (
+                recipe.targets.split(recipe.batch(next(self.features.take(rows)), _NUMPY), _NUMPY.weight, None),
+                batches,
+            )
 
     def _one_by_one(self, order: BatchOrder, recipe: Recipe, ahead: int) -> Iterator[Any]:
         if self.threads == 1 and not self.processes:
