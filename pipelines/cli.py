@@ -10,6 +10,7 @@ from importlib import import_module
 import click
 
 from infeed.components.base.errors import InfeedError, naming_extras
+from infeed.components.dataset.files import masked
 from infeed.components.kubeflow import compiled_with
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, EXIT_CODES, EXIT_INTERRUPTED, Command, importing
 from infeed.pipelines.console.terminal import echo, escape_unencodable
@@ -23,7 +24,10 @@ _COMMANDS = (
 
 
 class _Commands(click.Group):
-    """Group of the commands. A full disk, as in `infeed ... > /dev/full`, ends a command without a traceback."""
+    """Group of the commands. A full disk, as in `infeed ... > /dev/full`, ends a command without a traceback.
+
+    Errors of options show paths without the passwords in them.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -47,6 +51,9 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = masked(error.message)  # type: ignore[misc]  # final only for type checkers
+            raise
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise

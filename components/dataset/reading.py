@@ -266,25 +266,28 @@ def inspect(where: str | os.PathLike[str], split: str | None = None, examples: i
 def open_dataset(where: str) -> tuple[str, Manifest] | None:
     """Return the folder that shard paths are relative to, and the manifest. None if the path is not a dataset.
 
-    Raises InfeedError if the path does not exist, the dataset is not complete, or a shard of any split is missing or
-    has another size than in the manifest.
+    Raises InfeedError if the path does not exist, the dataset is not complete, or a shard of any split is missing, not
+    listed in the manifest, or has another size than there.
     """
     if not files.exists(where):
         raise InfeedError("no such file or folder", where=where, do="check the path")
     if has_split_folders(where):
         manifest = manifest_of(where)
-        _check_sizes(where, manifest)
+        _check_shards(where, manifest)
         return where, manifest
     return flat_manifest(where)
 
 
-def _check_sizes(root: str, manifest: Manifest) -> None:
-    """Raise WrongFileError if a shard of any split is missing or has another size than in the manifest."""
+def _check_shards(root: str, manifest: Manifest) -> None:
+    """Raise InfeedError if the shards of a split are not those of the manifest, or one has another size than there."""
     for name, split in manifest.splits.items():
-        sizes = {file.path: file.size for file in files.list_files(names.split_dir(root, name))}
+        folder = names.split_dir(root, name)
+        sizes = {file.path: file.size for file in files.list_files(folder)}
         for shard in split.shards:
             expected = shard.expected(root)
             check_size(expected, sizes.get(expected.path))
+        if listed := listed_files(folder):
+            check_listed(folder, listed)
 
 
 def first_examples(root: str, manifest: Manifest, split: str, count: int) -> list[Example]:

@@ -31,7 +31,7 @@ EXIT_CODES = {
     EXIT_NOT_BLESSED: "the model is not good enough to be blessed",
     EXIT_LOST: "a remote run was or may have been started, and its result is unknown",
     EXIT_DEFECT: "a defect of this package",
-    EXIT_INTERRUPTED: "interrupted by Ctrl-C",
+    EXIT_INTERRUPTED: "interrupted by Ctrl-C, SIGTERM or SIGHUP",
 }
 # System errors about a user's path: missing, existing, too long, or without permission.
 _OF_PATHS = {
@@ -92,12 +92,19 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _raising_interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C in the body of a command, which cleans up; outside, the process just ends."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Raise KeyboardInterrupt on Ctrl-C, SIGTERM or SIGHUP in the body of a command, which then cleans up.
+
+    Outside of the body, the process just ends.
+    """
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` ignores it, so that a command outlives its terminal
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -166,15 +173,12 @@ def debugging() -> bool:
 
 @contextlib.contextmanager
 def interruptible(words: str) -> Iterator[None]:
-    """On Ctrl-C or SIGTERM, print `words` and exit with 130, so that no files and processes are left behind."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """On Ctrl-C or SIGTERM, print `words` and exit with 130. A command without words is only `interrupted`."""
     try:
         yield
     except KeyboardInterrupt:
         echo(f"interrupted: {words}", err=True)
         sys.exit(EXIT_INTERRUPTED)
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

@@ -370,8 +370,16 @@ def test_names_that_the_encoding_of_the_terminal_lacks_are_escaped(tmp_path: Pat
     assert r"gr\xf6\xdfe" in done.stdout
 
 
-@pytest.mark.parametrize("words", ["--root s3://KEY:a/bcSECRET@b/x", "--root s3://bucket --run s3://KEY:SECRET@b/x"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "runs --root s3://KEY:a/bcSECRET@b/x",
+        "runs --root s3://bucket --run s3://KEY:SECRET@b/x",
+        "ingest a.csv out s3://KEY:SECRET@b/x",
+        "inspect s3://b/x --examples s3://KEY:SECRET@b/x",
+    ],
+)
 def test_a_password_in_a_path_is_shown_by_no_command(words: str) -> None:
-    done = infeed("runs", *words.split())
+    done = infeed(*words.split())
     assert done.exit_code == 2
     assert "SECRET" not in done.output

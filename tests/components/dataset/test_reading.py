@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -259,3 +260,14 @@ def test_a_damaged_shard_of_any_split_is_an_error(tmp_path: Path, damage: str) -
     with pytest.raises(InfeedError, match="missing" if damage == "missing" else "bytes, expected") as raised:
         inspect(str(tmp_path / "out"), "train")
     assert raised.value.where == str(shard)
+
+
+def test_a_shard_that_the_manifest_does_not_list_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n" + "1\n" * 50)
+    ingest(tmp_path / "a.csv", tmp_path / "out", splits={"train": 1, "eval": 1})
+    folder = tmp_path / "out" / "Split-eval"
+    [shard] = folder.iterdir()
+    shutil.copy(shard, folder / "more.gz")
+    with pytest.raises(InfeedError, match=r"more\.gz is unknown") as raised:
+        inspect(str(tmp_path / "out"), "train")
+    assert raised.value.where == str(folder)

@@ -308,7 +308,15 @@ ingest.publish = lambda *arguments: time.sleep(600)
 """
 
 
-@pytest.mark.parametrize(("ending", "left"), [(signal.SIGKILL, [".out.lock", ".out.unfinished"]), (signal.SIGINT, [])])
+@pytest.mark.parametrize(
+    ("ending", "left"),
+    [
+        (signal.SIGKILL, [".out.lock", ".out.unfinished"]),
+        (signal.SIGINT, []),
+        (signal.SIGTERM, []),
+        (signal.SIGHUP, []),
+    ],
+)
 def test_ended_in_the_middle_nothing_is_visible_and_a_second_run_is_right(
     trips: Path, tmp_path: Path, ending: signal.Signals, left: list[str]
 ) -> None:
@@ -318,7 +326,7 @@ def test_ended_in_the_middle_nothing_is_visible_and_a_second_run_is_right(
         time.sleep(0.01)
     assert "another process is writing there" in infeed("ingest", trips, tmp_path / "out").output
     process.send_signal(ending)
-    assert process.wait(120) != 0
+    assert process.wait(120) == (-ending if ending == signal.SIGKILL else 130)
     assert sorted(set(os.listdir(tmp_path)) - {"in"}) == left
     ingested(trips, tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]

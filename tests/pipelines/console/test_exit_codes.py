@@ -119,6 +119,21 @@ def test_a_run_is_interrupted_while_it_imports(tmp_path: Path) -> None:
     assert (tmp_path / "ml_metadata" / "second").exists()
 
 
+def test_under_nohup_a_command_outlives_its_terminal() -> None:
+    handlers = []
+
+    @click.command(cls=Command)
+    def looking() -> None:
+        handlers.append(signal.getsignal(signal.SIGHUP))
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        looking.main([], standalone_mode=False)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert handlers == [signal.SIG_IGN]
+
+
 @click.command(cls=Command)
 @click.option("--json", "as_json", is_flag=True)
 def refusing(as_json: bool) -> None:
