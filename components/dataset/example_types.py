@@ -97,12 +97,9 @@ def items_of(column: pa.Array) -> pa.Array:
 
 def item_counts(column: pa.Array) -> npt.NDArray[np.int64]:
     """Return the number of items in each row of a list column, 0 for null."""
-    if types.is_fixed_size_list(column.type):
-        counts = column.is_valid().cast(pa.int64()).to_numpy() * column.type.list_size
-    else:
-        lengths = pc.list_value_length(column)
-        counts = pc.fill_null(lengths, 0).to_numpy() if lengths.null_count else to_numbers(lengths)
-    return np.asarray(counts, np.int64)
+    fixed = types.is_fixed_size_list(column.type)
+    counts = column.type.list_size if fixed else to_numbers(pc.list_value_length(column))
+    return np.multiply(counts, to_numbers(column.is_valid().cast(pa.uint8())), dtype=np.int64)
 
 
 def with_items(column: pa.Array, change: Callable[[pa.Array], pa.Array], to: pa.DataType) -> pa.Array:
