@@ -50,7 +50,7 @@ class FeatureSpec:
     # Shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, returned as `Ragged`. Tensors
     # that TFDS declares have two dimensions or more.
     shape: tuple[Count, ...] | None
-    nulls: Count = 0  # number of rows without a value
+    nulls: Count = 0  # number of rows without a value, or whose only value is NaN
     # Shape of a step of a varying number, each a row of values: `()` for one value, `(k,)` for k values. If
     # `ragged_steps`, a step has up to k values, and `values` of a Ragged is a Ragged.
     step: tuple[Count, ...] = ()
@@ -309,9 +309,10 @@ def pack_columns(
 def _spec_of(
     feature: SpilledFeature, declared: Declared | None, tensor: tuple[int, ...] = ()
 ) -> tuple[FeatureSpec, bool]:
-    """Return the spec of a feature, which the dataset declares, and whether each row has at most one value.
+    """Return the spec of a feature, which the dataset declares, and whether a row has one value or none.
 
-    `tensor` is the shape that TFDS declares. It is ignored if the number of values in a row contradicts it.
+    A single value that is NaN is missing. `tensor` is the shape that TFDS declares. It is ignored if the number of
+    values in a row contradicts it.
     """
     if feature.steps is not None:
         spec = declared if isinstance(declared, FeatureSpec) else _list_spec(feature, feature.steps)
@@ -330,7 +331,14 @@ def _spec_of(
         shape = () if feature.most == 1 else (feature.most,)
     is_stack = shape is None and not is_single and tensor[:1] == (ANY_SIZE,)
     step = tensor[1:] if is_stack and not (feature.counts % math.prod(tensor[1:])).any() else ()
-    return FeatureSpec(kind, shape, feature.nulls, step), is_single and varies
+    is_number = shape == () and kind == "float32"
+    missing = feature.nulls + (_count_nan(feature.data) if is_number else 0)
+    return FeatureSpec(kind, shape, missing, step), (is_single and varies) or (is_number and missing > 0)
+
+
+def _count_nan(values: npt.NDArray[np.float32]) -> int:
+    blocks = (values[begin : begin + _ITEMS] for begin in range(0, len(values), _ITEMS))
+    return sum(int(np.count_nonzero(np.isnan(block))) for block in blocks)
 
 
 def _levels(feature: SpilledFeature, spec: FeatureSpec) -> list[Ints]:

@@ -20,7 +20,7 @@ from infeed.components.load.nested import check_lengths, joined, joined_names
 from infeed.components.load.options import LoadOptions
 from infeed.components.load.spill import decoded_blocks, is_feature_list, spill_records
 
-_FORMAT = 5
+_FORMAT = 6
 _SHOWN = 8  # maximum number of names in a message
 
 

@@ -17,7 +17,9 @@ print(*sorted(sys.modules))
 
 
 def test_the_first_batch_of_a_table_imports_nothing_that_it_does_not_use(write, cache):
-    path = write("a.tfrecord", {"id": [0, 1, 2], "x": [0.5, 1.5, 2.5], "list": [[], [1], [1, 2]], "gap": [1.0, None, 2.0]})
+    path = write(
+        "a.tfrecord", {"id": [0, 1, 2], "x": [0.5, 1.5, 2.5], "list": [[], [1], [1, 2]], "gap": [1.0, None, 2.0]}
+    )
     command = [sys.executable, "-c", PROGRAM, path, cache]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     modules = {name for module in done.stdout.split() for name in (module, module.partition(".")[0])}

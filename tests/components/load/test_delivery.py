@@ -182,3 +182,14 @@ def test_tensorflow_packs_as_numpy_does(data, label, columns):
         assert set(features) == set(own)
         for kind in loaded.packed_columns(label):
             np.testing.assert_array_equal(features[kind].numpy(), own[kind])
+
+
+@pytest.mark.parametrize("others", [[], [None]], ids=["in all rows", "beside a missing cell"])
+@pytest.mark.parametrize(("on_missing", "found"), [("mark", np.nan), ("fill", 0), ("ragged", np.nan), ({"x": -1}, -1)])
+def test_a_stored_nan_is_a_missing_value_whatever_other_rows_have(write, cache, others, on_missing, found):
+    where = write("a.tfrecord", {"x": [np.nan, 1.5, *others], "id": range(2 + len(others))})
+    loaded = load(where, cache_dir=cache, on_missing=on_missing)
+    np.testing.assert_equal(loaded[:]["x"], np.array([found, 1.5, *[found] * len(others)], np.float32))
+    assert loaded.schema["x"].nulls == 1 + len(others)
+    with pytest.raises(InfeedError, match="'x'"):
+        load(where, cache_dir=cache, on_missing="error")
