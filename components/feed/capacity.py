@@ -150,6 +150,7 @@ class Capacity:
         # Decoding into a cache costs as much as an epoch of streaming, which a single epoch cannot earn back.
         if self.epochs == 1 and self.kept > _CHEAP_BYTES:
             return "stream", f"{takes}, and a single epoch does not benefit from a decoded cache"
+        # From the fastest tier to the one that needs least memory.
         why_not = ""
         if accelerators(self.devices):
             if free is not None and not not_there:

@@ -80,6 +80,7 @@ class Measured:
 
 def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
     """Return the cuts of a plan. Stages that keep rows run now, so later cuts cost what an epoch costs."""
+    # A cut is the pipeline up to a stage. The difference of two neighbors is the cost of a stage.
     context = context_of(plan, functions)
     paths, records = [one.path for one in plan.shards], [one.records for one in plan.shards]
     files = tf.data.Dataset.from_tensor_slices((paths, tf.constant(records, tf.int64)))
@@ -90,6 +91,7 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
     for stage in plan.stages:
         made = stage.apply(made, context)
         if isinstance(stage, _KEEPING):
+            # What lies before is paid in the first epoch only.
             cuts = [replace(one, once=True) for one in cuts]
             is_first = True
         elif not isinstance(stage, _ONCE):
@@ -114,6 +116,7 @@ def short_plan(plan: InputPlan, most_bytes: float = _MOST_BYTES) -> InputPlan | 
     )
     if not any(isinstance(one, LoadColumns | CacheRecords) for one in stages):
         return replace(plan, stages=stages)
+    # Whole files, because the stages that keep rows read from the beginning of a file.
     sizes = itertools.accumulate(one.bytes for one in plan.shards)
     shards = tuple(one for one, size in zip(plan.shards, sizes, strict=True) if size <= most_bytes)
     mixes = any(getattr(one, "weights", None) for one in stages)
@@ -285,6 +288,7 @@ def _settled_memory() -> int | None:
 
 def _cost(loop: _Loop, taken: Sequence[tuple[float, float]], before: Sequence[tuple[float, float]] | None) -> StageCost:
     base = before or [(0.0, 0.0)] * len(taken)
+    # Turn by turn, so that a slow phase of the machine is in both sides of a difference.
     clocks = [1e6 * (one[0] - other[0]) for one, other in zip(taken, base, strict=True)]
     cpus = [1e3 * (one[1] - other[1]) for one, other in zip(taken, base, strict=True)]
     low, middle, high = statistics.quantiles(clocks, n=4, method="inclusive")

@@ -177,6 +177,7 @@ def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: C
         what = "the tier stream cannot sample by class, because the class of a record is known only after decoding"
         do = "use the tier columns or disk, or weight classes with class_weight"
         raise InfeedError(what, where=weights.option, do=do)
+    # Serialized records in memory can be gathered by number like columns; only decoding repeats.
     cached, reason = capacity.cache()
     if capacity.options.bucket_by and not cached:
         what = "the tier stream cannot group by length, because the length of a row is known only after decoding"

@@ -85,6 +85,7 @@ def worker_ranges(
         return tuple(
             RecordRange(shard.path, 0, shard.records, True) for shard in shards[workers.index :: workers.count]
         )
+    # A worker with fewer records would reach its end while the others wait for it in a collective.
     count = sum(shard.records for shard in shards)
     if count < workers.count:
         what = f"{count:,} records cannot be shared by {workers.count:,} workers: some would read nothing"
@@ -119,6 +120,7 @@ def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[
             ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c, called[folder])
             for shard in splits[split].shards
         ]
+        # The patterns of TFX match every file, so that its own readers would read a leftover one.
         check_listed(folder, {posixpath.basename(shard.path) for shard in found})
         shards += [shard for shard in found if shard.records]
     if not shards:

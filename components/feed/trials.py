@@ -61,6 +61,7 @@ def changes_for(
 ) -> Iterator[tuple[str, FeedOptions]]:
     """Yield (name, change) for each change that may speed up a stage."""
     plan = replan(options)
+    # Decoding happens once if the rows fit in memory, which `auto` knows and a fixed tier does not ask.
     if stage in _DECODING and plan.tier == "stream":
         kept = replan(replace(options, tier="auto", cache_records=None))
         if kept.tier == "columns":
@@ -71,6 +72,7 @@ def changes_for(
     window = next((one.window for one in plan.stages if isinstance(one, ShuffleWindows)), 0) // _GROWTH
     if stage == "shuffle" and window >= options.batch_size:
         yield f"shuffle_records={window}", replace(options, shuffle_records=window)
+    # These stages cost per batch rather than per row. Too large a batch would leave few steps per epoch.
     larger = BATCH_GROWTH * options.batch_size
     if (stage in _CALLING or stage.startswith(COPY)) and plan.records >= FEWEST_STEPS_PER_EPOCH * larger:
         yield f"batch_size={larger}", replace(options, batch_size=larger)

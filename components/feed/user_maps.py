@@ -192,6 +192,7 @@ class NumpyMap:
             name: Ragged(one.values.numpy(), one.row_splits.numpy()) if hasattr(one, "row_splits") else one.numpy()
             for name, one in sample.items()
         }
+        # A dataset needs types and shapes before its first batch, and only the function knows them.
         seeds = np.zeros((rows_of(sample), 2) if target.option == "map_examples" else 2, np.int64)
         made = call_numpy(target, sample, seeds)
         self.like = {name: _Like.of(made[name]) for name in sorted(made)}
@@ -202,6 +203,7 @@ class NumpyMap:
         import tensorflow as tf
 
         spec = _spec(features)
+        # `numpy_function` passes and returns flat lists of tensors: a ragged feature is its values and its splits.
         types = list[Any]()
         for one in self.like.values():
             types.append(tf.string if one.dtype.kind in "OS" else tf.as_dtype(one.dtype))
@@ -323,6 +325,7 @@ def map_error_context() -> Iterator[None]:
         if told := infeed_error(error):
             raise told from error
         text = str(error)
+        # The message names an operation, but several traced functions may hold one of that name.
         newest_first = list(_TRACED.items())[::-1]
         for graph, target in sorted(newest_first, key=lambda one: not _is_of(one[0], text)):
             operation = tensorflow_seam.failed_operation(text, graph)

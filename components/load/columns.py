@@ -208,6 +208,7 @@ def dataset_columns(
     """
     if found.schema:
         return {column.name: column for column in found.schema if wanted is None or column.name in wanted}
+    # A feature may be missing in a split, or have more values in another: all splits get the shape that fits all.
     counted: dict[str, FeatureCounts] = {}
     before = 0
     for features, rows in ((own, records), *_other_splits(found, wanted)):
@@ -286,6 +287,7 @@ def pack_columns(
     optional = {name for name, (_, is_optional) in found.items() if is_optional}
     placed, columns = dict[str, PlacedFeature](), list[CachedColumn]()
     # Text has no fixed width and cannot be packed, so it follows below with the lists.
+    # Blocks of all features of a type are written together, as rows of one array: a batch is then a single take.
     for kind in ("float32", "int64"):
         packed = {name: one for name, one in specs.items() if one.type == kind and one.shape is not None}
         place = 0
@@ -318,6 +320,7 @@ def _spec_of(
         spec = declared if isinstance(declared, FeatureSpec) else _list_spec(feature, feature.steps)
         return replace(spec, nulls=feature.nulls), False
     assert not isinstance(declared, FeatureSpec), "only feature lists have one"
+    # Records say what this split has; what is declared holds for all splits, and can only be wider.
     varies = feature.least < feature.most or not feature.most
     is_single, kind = feature.most <= 1, feature.type
     if declared is not None:

@@ -43,6 +43,7 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
     spills, missing = folder / "spills", folder / "missing"
     spills.mkdir()
     missing.mkdir()
+    # The shape of a feature is known only after its last record, so values go to flat files first.
     paths = [file.path for file in found.files]
     spilled, records = spill_records(paths, spills, options.columns)
     check_lengths(spilled, found.shapes, records, paths)
@@ -51,6 +52,7 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
     add_missing_features(features, columns, sum(records), missing)
     sequences = {name for name, feature in features.items() if feature.steps is not None}
     names = column_names(features, sequences, options.columns)
+    # Without a manifest, only the records say which columns exist.
     for name in options.columns or ():
         if name not in names.values():
             raise no_column(name, _first_names(found), found.place)

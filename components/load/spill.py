@@ -215,10 +215,11 @@ def _read_features(
     held = [0] * len(paths)
     for block in decoded_blocks(paths, threads):
         for name, column in block.columns.items():
+            # Short names and the two parts of a TFDS sequence are joined after the last record, so all are kept.
             if wanted is not None and not {name, name.removeprefix(LISTS), sequence_name(name)} & set(wanted):
                 continue
             kind, is_list = _kind_of(column.type.value_type), is_feature_list(column)
-            if name not in features:
+            if name not in features:  # earlier records lack it, also those of earlier files
                 features[name] = new(len(features), kind, is_list)
                 features[name].add_missing(sum(held))
             before = features[name]
@@ -289,6 +290,7 @@ def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator
             _check_examples(block)
             return DecodedBlock(file, first, len(block), decode_columns(block, sequence=True))
         except ValueError as error:
+            # Columns are decoded for all records at once, which does not say where it failed.
             found = _first_bad_record(block.payloads(np.arange(len(block))))
             number, what = found or (None, str(error))
             which = f"records {first} to {first + len(block) - 1}" if number is None else f"record {first + number}"
