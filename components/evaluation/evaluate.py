@@ -42,12 +42,11 @@ from infeed.components.evaluation.measuring import (
     plan_of,
 )
 from infeed.components.evaluation.metric_plan import Metrics
-from infeed.components.evaluation.model_report.clusters import ClusterSums
 from infeed.components.evaluation.model_report.collected import Collected
 from infeed.components.evaluation.model_report.findings import ModelFindings
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.model_report.page import MetricLine, ModelPage
-from infeed.components.evaluation.model_report.scores import Scores, read_scores, unproven
+from infeed.components.evaluation.model_report.scores import read_scores, unproven
 from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictions.raw_columns import check_dataset
@@ -135,6 +134,7 @@ def evaluate(
     """
     if reason := tfma_seam.EVALUATION.available():
         raise BeyondError(reason)
+    # Before TensorFlow loads the models, which takes seconds.
     for is_baseline, model in models.items():
         for root in roots:
             check_dataset(model, root, is_baseline=is_baseline)
@@ -153,24 +153,25 @@ def evaluate(
         call = measuring(evaluation)
         found = measure(evaluation, call, ranges, engine)
         # Call the function here and not on the engine, because this process may have loaded the models already.
-        collected = zip(evaluation.pages, found.collected, strict=True)
-        findings = {page.output: call.after(_findings)((_with_names(page, one), one)) for page, one in collected}
-    reports = [findings[one.output].report for one in reports]
+        findings = [call.after(_findings)(pair) for pair in zip(reports, found.collected, strict=True)]
+    reports = [one.report for one in findings]
     sliced = metrics_of(evaluation, found)
     locations = {spec.name: models[spec.is_baseline] for spec in _candidate_first(eval_config)}
     split = " and ".join(dict.fromkeys(folder.rsplit("Split-", 1)[-1] for folder in folders))
-    clusters = {page.output: one.clusters for page, one in zip(evaluation.pages, found.collected, strict=True)}
-    scores = [_scores(sliced[0][1], report, split, clusters.get(report.output)) for report in reports]
+    of_all = tfma_writer.convert_slice_metrics_to_proto(((), _of_kind(sliced[0][1], plots=False)), [])
+    clusters = (one.clusters for one in found.collected)
+    scores = [read_scores(of_all, page, split, groups) for page, groups in zip(reports, clusters, strict=True)]
+    # The written verdict contains the doubt, so the scores come before it.
     doubt = unproven(scores[0], reports[0]) if reports and scores[0] and reports[0].beat_guess else ""
     verdict = write_results(output, eval_config, locations, sliced, doubt)
     thresholds = tfma.metrics.metric_thresholds_from_metrics_specs(eval_config.metrics_specs, eval_config=eval_config)
     blessed = bool(verdict.validation_ok) if thresholds else None
-    for report, of_report in zip(reports, scores, strict=True):
+    candidate = _candidate_first(eval_config)[0]
+    for report, of_report, its in zip(reports, scores, findings, strict=True):
         lines = tuple(_metric_lines(sliced[0][1], thresholds, report))
-        spec = _candidate_first(eval_config)[0]
-        slices = _slices(sliced, report, spec.label_key or dict(spec.label_keys).get(report.output, ""))
+        slices = _slices(sliced, report, candidate.label_key or dict(candidate.label_keys).get(report.output, ""))
         verdict_on = (blessed, doubt) if report is reports[0] else (None, "")
-        ModelPage(findings[report.output], split, verdict_on[0], lines, slices, of_report, verdict_on[1]).write(output)
+        ModelPage(its, split, verdict_on[0], lines, slices, of_report, verdict_on[1]).write(output)
     return verdict if thresholds else None
 
 
@@ -189,20 +190,12 @@ def _check_before_tfx(
             check_classes(evaluation, ranges, engine)
 
 
-def _with_names(report: ModelReport, found: Collected) -> ModelReport:
-    """Return the options. If the model knows fewer classes, omit the class names, because indices then differ."""
-    assert found.sample, "a report requires rows"
-    classes = found.sample.scores.shape[1]
-    return report if len(report.classes) == classes else replace(report, classes=())
-
-
-def _scores(metrics: Metrics, report: ModelReport, split: str, clusters: ClusterSums | None) -> Scores | None:
-    record = tfma_writer.convert_slice_metrics_to_proto(((), _of_kind(metrics, plots=False)), [])
-    return read_scores(record, report, split, clusters)
-
-
 def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Collected]) -> ModelFindings:
     (report, found), model = given, models[0]
+    assert found.sample, "a report requires rows"
+    # If the model knows fewer classes, its indices are not those of the names.
+    if len(report.classes) != found.sample.scores.shape[1]:
+        report = replace(report, classes=())
     predict = partial(model.predictions, output=report.output)
     return ModelFindings.of(report, found, model.labels, model.raw_features, predict)
 
@@ -261,7 +254,8 @@ def _slices(sliced: Sliced, report: ModelReport, label: str) -> dict[str, dict[s
 def _evaluation(
     eval_config: Any, roots: Sequence[str], models: Mapping[bool, str], pages: Sequence[ModelReport]
 ) -> Evaluation:
-    known = frozenset[str]().union(*(known_columns(root) for root in roots))
+    manifests = (root for root in roots if files.exists(files.join(root, names.MANIFEST)))
+    known = frozenset(column.name for root in manifests for column in Manifest.read(root).schema)
     options = eval_config.options
     return Evaluation(
         config=eval_config.SerializeToString(deterministic=True),
@@ -281,12 +275,6 @@ def _candidate_first(eval_config: Any) -> list[Any]:
     return sorted(eval_config.model_specs, key=lambda spec: bool(spec.is_baseline))
 
 
-def known_columns(root: str) -> set[str]:
-    if not files.exists(files.join(root, names.MANIFEST)):
-        return set()
-    return {column.name for column in Manifest.read(root).schema}
-
-
 def write_results(folder: str, eval_config: Any, locations: Mapping[str, str], sliced: Sliced, doubt: str = "") -> Any:
     """Write metrics, plots, validation and eval config, each file atomically. Return the ValidationResult.
 
@@ -294,7 +282,11 @@ def write_results(folder: str, eval_config: Any, locations: Mapping[str, str], s
     """
     metrics = [(key, _of_kind(found, plots=False)) for key, found in sliced]
     plots = [(key, _of_kind(found, plots=True)) for key, found in sliced]
-    verdict = validate(metrics, eval_config)
+    combine = tfma_writer.CombineValidations(eval_config)
+    found = combine.create_accumulator()
+    for one in metrics:
+        found = combine.add_input(found, metrics_validator.validate_metrics(one, eval_config))
+    verdict = combine.extract_output(found)  # missed thresholds by slice, and missing slices
     if doubt:
         verdict.validation_ok = False
         verdict.metric_validations_per_slice.add().failures.add().message = doubt
@@ -321,15 +313,6 @@ def write_results(folder: str, eval_config: Any, locations: Mapping[str, str], s
         files.join(folder, "eval_config.json"), f"{json_format.MessageToJson(run, sort_keys=True)}\n".encode()
     )
     return verdict
-
-
-def validate(metrics: Sliced, eval_config: Any) -> Any:
-    """Return TFMA's ValidationResult: missed thresholds by slice, and missing slices."""
-    combine = tfma_writer.CombineValidations(eval_config)
-    found = combine.create_accumulator()
-    for one in metrics:
-        found = combine.add_input(found, metrics_validator.validate_metrics(one, eval_config))
-    return combine.extract_output(found)
 
 
 def _of_kind(metrics: Metrics, *, plots: bool) -> Metrics:

@@ -164,6 +164,7 @@ class MetricPlan:
             found.update(leaf.results(total))
         for one in self.derived:
             found.update(one.result(found))
+        # Differences need the derived metrics of both models, and the last computations need the differences.
         found.update(self._differences(found))
         for one in self.of_all:
             found.update(one.result(found))

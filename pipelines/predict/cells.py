@@ -146,6 +146,7 @@ def _values(column: pa.Array, spec: Any, fit: Callable[[Any], Any]) -> list[Any]
 
 def _converted(name: str, values: list[Any], fit: Callable[[Any], Any], texts: CsvOptions) -> list[Any]:
     """Return the converted values, or for a value that does not fit a ValueError with the reason."""
+    # Texts are converted together, as ingest converts a column, and other values one by one.
     is_text = [fit is not _as_text and type(value) is str for value in values]  # JsonNumber is a subclass of str
     cells = pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string())
     numbers = iter(_numbers(name, cells, fit, texts) if len(cells) else ())

@@ -77,6 +77,7 @@ def examples(roots: Sequence[str], signature: Signature) -> Iterator[Batch]:
 
 def pictures(inputs: Sequence[str]) -> Iterator[Batch]:
     """Yield images in batches of the column `image/encoded`."""
+    # All inputs are checked before the first image is read.
     paths = [path for given in inputs for path in _pictures_of(given)]
     names, read, size = list[str](), list[bytes | str](), 0
     for path in paths:

@@ -169,6 +169,7 @@ def ask(call: Call, cells: Mapping[str, Any], tasks: Tasks = MappingProxyType({"
     except InfeedError as error:
         if count == 1:
             return [(None, None, error.what)]
+        # One bad row fails the whole batch, and TensorFlow does not say which.
         halves = range(count // 2), range(count // 2, count)
         return [answer for half in halves for answer in ask(call, part(cells, half), tasks)]
 

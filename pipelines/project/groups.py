@@ -86,6 +86,7 @@ def _groups_in(
         values = coded.numbers[both[coded.present]]
         agreement = _agreement(values, target, both, task)
         least = _AGREEMENT[identifies is not None]
+        # Joining two neighbors hardly changes a measurement, but it mixes two groups.
         near = _agreement(values // 2, target, both, task) if agreement >= least else 0.0
         is_group = who or (agreement >= least and near < _NEIGHBORS * agreement)
         is_near = not is_group and _may_be_group(column) and _are_near(coded, target, task, agreement, rows, learned)

@@ -6,19 +6,18 @@ Names, positions and values of columns determine the likelihood. Only the user c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from shlex import quote
 from typing import NamedTuple
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.example_gen.sources.csv.reader import without_header
 from infeed.components.transform.analyses import as_word
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, are_whole, infer_features, infer_task, is_number
 from infeed.pipelines.project.sources import set_aside
-from infeed.pipelines.project.tables import Column, Table
+from infeed.pipelines.project.tables import Table
 from infeed.pipelines.surveys import ColumnSurvey, LabelSurvey, Task, sample_of
 
 # Usual names of labels, alone or as the last word of a name such as `loan_status`.
@@ -126,7 +125,7 @@ def label_needed(table: Table, path: str, labels: Sequence[str], numbers: Collec
         do = " ".join(f"--label {quote(name)}" for name in targets)
         do = f"name each column: {do}; in a config: label: [{', '.join(targets)}]"
         return LabelNeededError(what, where=path, do=do, candidates=())
-    found = candidates(table.columns, table.statistics()[0], table.sampled_values(), numbers)
+    found = candidates(table, numbers)
     likely = [one for one in found if one.reasons][:_LIKELY]
     what = "no label is set" if label is None else f"there is no column {label!r} to learn"
     flag = f", such as --label {quote(likely[0].name)}" if likely else " by --label"
@@ -144,15 +143,11 @@ def label_needed(table: Table, path: str, labels: Sequence[str], numbers: Collec
     )
 
 
-def candidates(
-    columns: Sequence[Column],
-    found: Mapping[str, ColumnStatistics],
-    values: Mapping[str, Sequence[bytes]],
-    numbers: Collection[str] = (),
-) -> list[Candidate]:
+def candidates(table: Table, numbers: Collection[str] = ()) -> list[Candidate]:
     """Return the columns that could be the label, likeliest first, without lists and useless columns."""
-    lists = {column.name for column in columns if column.is_list}
-    proposed = infer_features({column.name: found[column.name].type for column in columns}, found, values=values)
+    found, lists = table.statistics()[0], {column.name for column in table.columns if column.is_list}
+    types = {column.name: found[column.name].type for column in table.columns}
+    proposed = infer_features(types, found, values=table.sampled_values())
     useful = [one.column for one in proposed if (one.features or one.column in numbers) and one.column not in lists]
     weighed = []
     for column in (found[name] for name in useful):
@@ -165,7 +160,7 @@ def candidates(
         )
         signs = (
             (named, _BY_NAME, "its name"),
-            (column.name == columns[-1].name, _BY_PLACE, "the last column"),
+            (column.name == table.columns[-1].name, _BY_PLACE, "the last column"),
             (few, _BY_VALUES, f"{counts.distinct} different values"),
         )
         reasons = tuple(why for holds, _, why in signs if holds)

@@ -86,6 +86,7 @@ class _Classes:
         return _surest(self._findings(column))
 
     def _findings(self, column: CodedColumn) -> Iterator[Leak | None]:
+        # If no finding is certain, the first one is reported.
         yield self._filled(column)
         # A column with values in few rows predicts few rows.
         if 2 * np.count_nonzero(column.present) >= len(column.present):

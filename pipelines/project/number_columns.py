@@ -178,6 +178,7 @@ def _look(name: str, of: CellShapes) -> NumberColumn | None:
             by_unit.setdefault(unit, []).append(_Body(found["body"], count, example))
     if not by_unit:
         return None
+    # A column has the unit of most cells. Cells with another unit do not fit.
     unit, bodies = max(by_unit.items(), key=lambda pair: sum(body.cells for body in pair[1]))
     fitting = {signs: fits for signs in _SIGNS if (fits := _fits(bodies, *signs))}
     most = max((sum(body.cells for body in fits) for fits in fitting.values()), default=0)
@@ -248,6 +249,7 @@ def _settle(column: NumberColumn, decimal: str | None, commas: bool) -> NumberCo
     if len(formats) == 1:
         return replace(column, safe=decimal == "," or not (commas and _is_pair(column)))
     signs = Counter(sign for form in formats for sign in (form.thousands, form.decimal) if sign)
+    # Every format has a comma: it separates thousands where commas separate cells, and in dollars and pounds.
     if signs[","] == len(formats) and decimal is None and (commas or formats[0].before in _CLEAR_PREFIX):
         decimal = "."
     chosen = tuple(form for form in formats if form.decimal == decimal)

@@ -141,6 +141,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     _check_labels(features, labels, blessing, own=function is not None)
     schema.check_known(settings.train, [*_names(TrainOptions), *_names(FeedOptions)], "train")
     shares = shares_of(survey, asked, ingest)
+    # After the blessing, because rows are stratified by the label that decides.
     ingest = with_seed(stratified(survey, blessing.output or labels[0], shares, ingest), given.seed or 0, shares)
     leaks = LeaksInUse(survey, features, function, by_survey, keep)
     if settings.strict if given.strict is None else given.strict:

@@ -31,7 +31,6 @@ from infeed.components.transform.infer import MAX_INTEGER_CLASSES, infer_feature
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.image import Resize
 from infeed.pipelines.config import EVAL, TEST, Source
-from infeed.pipelines.project.cell_shapes import CellShapes
 from infeed.pipelines.project.groups import find_groups
 from infeed.pipelines.project.labels import label_needed, survey_of_label
 from infeed.pipelines.project.leaks import find_leaks
@@ -85,23 +84,24 @@ def survey_table(
     opened = partial(Table, path, source, options=_counting(options, labels), patterns=patterns)
     table = opened(settings)
     names = [column.name for column in table.columns]
-    _check_columns(table, path, labels, options, keep, partial(number_columns, source=source, settings=settings))
+    _check_columns(table, path, labels, options, keep, source, settings)
     if words := tuple(column.name for column in table.columns if column.name in labels and column.type == "bool"):
         options = replace(options, words=words)  # names the classes true and false instead of 1 and 0
         opened = partial(Table, path, source, options=_counting(options, labels), patterns=patterns)
         table = opened(settings)
     # Each finding below changes how cells are read, so the table is opened again with it before the next one.
-    written = number_columns(table.shapes(), source, settings)
+    written = number_columns(table.found.shapes, source, settings)
     nulls = _nulls(table, labels, written) if source == "csv" and "nulls" not in settings else []
     of_nulls = "missing", missing_remark(written, nulls)
     if nulls:
         settings = {**settings, "nulls": ["", *nulls]}
         table = opened(settings)
-    codes, coded = table.codes(), _codes_as_words(table, [name for name in labels if asked.get(name) == "regression"])
+    codes, quantities = table.found.codes, [name for name in labels if asked.get(name) == "regression"]
+    coded = _codes_as_words(table, quantities)
     if coded:
         settings = {**settings, "types": {**settings.get("types", {}), **dict.fromkeys(coded, "bytes")}}
         table = opened(settings)
-    written = number_columns(table.shapes(), source, settings)
+    written = number_columns(table.found.shapes, source, settings)
     numbers = read_as(written)
     for name in labels:
         few = table.statistics()[0][name].counts.distinct <= MAX_INTEGER_CLASSES
@@ -109,23 +109,25 @@ def survey_table(
         if asked.get(name, "classification" if few else "regression") != "regression":
             numbers.pop(name, None)
     table, numbers = _with_numbers(table, numbers, opened, settings)
+    # Only now, because the rule reads cells with the types that are decided above.
     table.check_rule()
     found, rejected = table.statistics()
     others = {name: one for name, one in written.items() if name not in numbers}
     advice = {name: one.advice(source, settings, may_miss=name not in labels) for name, one in others.items()}
     surveyed = _surveys(table, labels, advice, keep)
-    if table.unlabeled and not table.rows:
-        what = f"none of the {table.unlabeled:,} rows has a label"
+    if table.found.unlabeled and not table.found.statistics.rows:
+        what = f"none of the {table.found.unlabeled:,} rows has a label"
         where = f"{path}, column{'s' * (len(labels) > 1)} {', '.join(map(repr, labels))}"
         raise InfeedError(what, where=where, do="choose a column with values: --label COLUMN")
     first, *more = (survey_of_label(surveyed.pop(name), asked.get(name), names, path) for name in labels)
     # Leaks, groups and repeats compare rows with one another, so they use a sample of bounded size.
-    sample, splits, times = table.sample().cells, table.sampled_splits(), _times(table.columns, surveyed)
+    sample, splits, times = table.found.sample.cells, table.sampled_splits(), _times(table.columns, surveyed)
     tasks = {one.column.name: one.task for one in (first, *more)}
     leaks = find_leaks(sample, tasks, times)
     divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
     surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in divided.items()}
     surveyed |= _withheld(surveyed, keep) if withhold else {}
+    # Without the withheld columns: groups and repeats are about what the model sees.
     used = [name for name, column in surveyed.items() if column.features]
     uncoded = {name: one for name, one in codes.items() if name not in coded}
     of_codes = ("codes", note_on_words(coded)), ("codes", note_on(uncoded))
@@ -139,7 +141,7 @@ def survey_table(
         class_rows=first.class_rows,
         others=tuple(more),
         rejected=rejected,
-        unlabeled=table.unlabeled,
+        unlabeled=table.found.unlabeled,
         words=options.words,
         groups=find_groups(sample, tasks, {n: found[n] for n in surveyed if n not in times}, used, splits),
         repeats=find_repeats(sample, {name: found[name] for name in used}, splits),
@@ -161,7 +163,8 @@ def _check_columns(
     labels: Sequence[str],
     options: IngestOptions,
     keep: Collection[str],
-    numbers_of: Callable[[Mapping[str, CellShapes]], Mapping[str, NumberColumn]],
+    source: Source,
+    settings: Mapping[str, Any],
 ) -> None:
     """Raise InfeedError if a label, or a column to keep, is not a column of the table."""
     names = [column.name for column in table.columns]
@@ -172,7 +175,7 @@ def _check_columns(
             )
             raise InfeedError(f"the label {label!r} is not among the columns", where=where, do=do)
     if not labels or not set(labels) <= set(names):
-        raise label_needed(table, path, labels, read_as(numbers_of(table.shapes())))
+        raise label_needed(table, path, labels, read_as(number_columns(table.found.shapes, source, settings)))
     if unknown := [name for name in keep if name not in names]:
         what = f"there is no column {unknown[0]!r} to keep{schema.nearest(unknown[0], names)}"
         raise InfeedError(what, where=path, do="use a column of the table in --keep, or keep in the config")
@@ -253,7 +256,7 @@ def _nulls(table: Table, labels: Sequence[str], columns: Mapping[str, NumberColu
 def _codes_as_words(table: Table, but: Collection[str]) -> dict[str, Codes]:
     """Return the integer columns with leading zeros in cells, except the labels of regressions."""
     whole = {column.name for column in table.columns if column.type == "int64" and column.name not in but}
-    return {name: one for name, one in table.codes().items() if one.zeros and name in whole}
+    return {name: one for name, one in table.found.codes.items() if one.zeros and name in whole}
 
 
 def _times(columns: Sequence[Column], surveyed: Mapping[str, ColumnSurvey]) -> set[str]:

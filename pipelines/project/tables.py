@@ -78,7 +78,7 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Shapes:
-    """Shapes of the cells of each text column, codes among numbers, and counts of rows, as in `_Found`."""
+    """Shapes of the cells of each text column, codes among numbers, and counts of rows, as in `Found`."""
 
     columns: Mapping[str, CellShapes]
     codes: Mapping[str, Codes]
@@ -87,15 +87,15 @@ class _Shapes:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class Found:
     """Result of one pass over the rows of some files."""
 
     statistics: TableStatistics = field(default_factory=TableStatistics)
-    sample: Sample = field(default_factory=lambda: merge([]))
-    shapes: Mapping[str, CellShapes] = field(default_factory=dict)
+    sample: Sample = field(default_factory=lambda: merge([]))  # without columns that have no type
+    shapes: Mapping[str, CellShapes] = field(default_factory=dict)  # of the cells of each text column
     rejected: int = 0
     unlabeled: int = 0  # rows that `IngestOptions.labeled` excludes
-    codes: Mapping[str, Codes] = field(default_factory=dict)
+    codes: Mapping[str, Codes] = field(default_factory=dict)  # cells of number columns that look like codes
     misfit: InfeedError | None = None  # why the rule of the splits does not fit a row
     cut: tuple[int, ...] = ()  # rows between the cuts of a split by time
 
@@ -104,7 +104,7 @@ class _Found:
         return not self.rejected and self.misfit is None
 
     @classmethod
-    def of(cls, parts: Sequence[_Found], rows: int) -> _Found:
+    def of(cls, parts: Sequence[Found], rows: int) -> Found:
         """Merge results in order, with a sample of at most `rows` rows."""
         return cls(
             add(one.statistics for one in parts),
@@ -122,7 +122,7 @@ class _Found:
 class _Part:
     """The result of one task. The line of `last_bad` is counted from the start of the task."""
 
-    found: _Found
+    found: Found
     findings: Findings | None = None
     last_bad: BadRow | None = None
 
@@ -169,7 +169,7 @@ class _ReadTask:
             bad_rows.found = Findings(astray=True)
         bad += bad_rows.take()
         statistics, sample = gatherer.statistics().collapse(), sampler.sample()
-        found = _Found(statistics, sample, shapes, len(bad), unlabeled, bad_rows.codes, misfit, cut)
+        found = Found(statistics, sample, shapes, len(bad), unlabeled, bad_rows.codes, misfit, cut)
         return _Part(found, bad_rows.found, bad[-1] if bad else None)
 
 
@@ -209,6 +209,7 @@ class Table:
         how = json.dumps(
             [source, dict(settings), *rows, *columns, dict(patterns), checked], sort_keys=True, default=str
         )
+        # The key of cached results has everything that changes them.
         self._read_as = [metadata.version("tfx-infeed"), how]
         if options.filter and is_function(options.filter):
             self._read_as.append(user_code.digest(options.filter, "filter"))
@@ -228,7 +229,7 @@ class Table:
         else:
             self._set_columns(_columns(self._whole.schema), self._whole.left_out)
             if self._whole.sample:
-                _ = self._found  # reads all rows, so that `columns` has the final types
+                _ = self.found  # reads all rows, so that `columns` has the final types
 
     def _set_columns(self, every: tuple[Column, ...], left_out: Mapping[str, str]) -> None:
         self._every, self.left_out = every, left_out
@@ -252,7 +253,7 @@ class Table:
 
     def rows_of(self) -> dict[str, int]:
         """Estimate the rows of each split from the sizes of its files."""
-        size, rows = max(sum(file.size for file in self._files), 1), self._found.statistics.rows
+        size, rows = max(sum(file.size for file in self._files), 1), self.found.statistics.rows
         return {split: sum(file.size for file in found) * rows // size for split, found in self._by_split.items()}
 
     def sampled_splits(self) -> Ints | None:
@@ -260,7 +261,7 @@ class Table:
         if len(self._by_split) < 2:
             return None
         numbers = np.repeat(np.arange(len(self._by_split)), [len(found) for found in self._by_split.values()])
-        return numbers[self.sample().files]
+        return numbers[self.found.sample.files]
 
     def _open_added(self, look: _Look) -> dict[files.FileStat, OpenedSource] | None:
         """Return the files that are new since then. None if other files or the columns may have changed."""
@@ -274,55 +275,33 @@ class Table:
 
     def statistics(self) -> tuple[dict[str, ColumnStatistics], int]:
         """Return the statistics of every column in order, and the number of bad rows."""
-        found = self._found.statistics
+        found = self.found.statistics
         none = {column.name: ColumnStatistics.none(column.name, "bytes", found.rows) for column in self.columns}
-        return {**none, **found.columns}, self._found.rejected
-
-    @property
-    def rows(self) -> int:
-        """Number of rows that are left."""
-        return self._found.statistics.rows
-
-    @property
-    def unlabeled(self) -> int:
-        """Number of rows excluded because they have no label."""
-        return self._found.unlabeled
+        return {**none, **found.columns}, self.found.rejected
 
     def check_rule(self) -> None:
         """Raise InfeedError if the rule of the splits or the balance does not fit the rows, or a split is empty."""
-        if self._found.misfit:
-            raise self._found.misfit
+        if self.found.misfit:
+            raise self.found.misfit
         if isinstance(rule := self._options.split_by, ByTime):
-            check_filled(self._found.cut, rule)
+            check_filled(self.found.cut, rule)
 
     @property
     def has_nulls(self) -> bool:
         """Whether an option of the format names words that mean a missing value."""
         return has_option(self._source, "nulls")
 
-    def sample(self) -> Sample:
-        """Return a sample of the rows, by file index in `files`, without columns that have no type."""
-        return self._found.sample
-
     def sampled_values(self) -> dict[str, list[bytes]]:
         """Return distinct values of each text column from random rows."""
-        return {column.name: self.sample().different(column.name, SAMPLE) for column in self.columns}
-
-    def codes(self) -> Mapping[str, Codes]:
-        """Return the cells of number columns that look like codes, by column."""
-        return self._found.codes
-
-    def shapes(self) -> Mapping[str, CellShapes]:
-        """Return the shapes of the cells of each text column."""
-        return self._found.shapes
+        return {column.name: self.found.sample.different(column.name, SAMPLE) for column in self.columns}
 
     @cached_property
-    def _found(self) -> _Found:
+    def found(self) -> Found:
         if kept := self._kept(self._files):
             return kept
         parts = self._read_files() if self._known else settled(self._whole, self._read_and_check)
         numbered = [replace(one, sample=one.sample.of_file(number)) for number, one in enumerate(parts)]
-        found = _Found.of(numbered, ROWS)
+        found = Found.of(numbered, ROWS)
         found = replace(found, statistics=found.statistics.collapse())
         # A table with bad rows is not cached, so that every survey reports those rows.
         if found.can_be_kept:
@@ -332,7 +311,7 @@ class Table:
                 keep_file(CACHE_DIR, self._look_file, _json(_Look(self._every, self._files, self.left_out)))
         return found
 
-    def _read_files(self) -> list[_Found]:
+    def _read_files(self) -> list[Found]:
         """Read each file. Files with bad rows are not cached, so that every survey reports those rows."""
         found = {file: kept for file in self._files if (kept := self._kept([file]))}
         for file, source in self._added.items():
@@ -344,7 +323,7 @@ class Table:
             self._keep([file], found[file])
         return [found[file] for file in self._files]
 
-    def _read_and_check(self, whole: OpenedSource) -> list[_Found]:
+    def _read_and_check(self, whole: OpenedSource) -> list[Found]:
         """Read each file, assuming the types of `whole`. Raise OtherKindsError if the sampled types were wrong."""
         self._whole = whole
         self._set_columns(_columns(whole.schema), whole.left_out)
@@ -359,7 +338,7 @@ class Table:
             self._keep([file], found[file])
         return [found[file] for file in self._files]
 
-    def _read(self, source: OpenedSource, of: Sequence[files.FileStat], rejected: int) -> dict[files.FileStat, _Found]:
+    def _read(self, source: OpenedSource, of: Sequence[files.FileStat], rejected: int) -> dict[files.FileStat, Found]:
         """Read some files on a suitable number of processes.
 
         `rejected` bad rows of other files count toward the limit.
@@ -376,12 +355,12 @@ class Table:
             max(_LEAST_SAMPLED, 2 * ROWS // max(len(tasks), 1)),
             is_divided=not self._patterns,
         )
-        found, findings = dict.fromkeys(of, _Found()), list[tuple[int, Findings | None]]()
+        found, findings = dict.fromkeys(of, Found()), list[tuple[int, Findings | None]]()
         work = Work("looks through", len(tasks), sum(file.size for file in of), limits.SURVEY_BYTES, noun="task")
         with choose(work) as engine:
             parts = zip(tasks, engine.map(read, tasks), strict=True)
             for path, group in groupby(parts, key=lambda pair: _path_of(pair[0][0])):
-                tree = Tree[_Found](lambda one, two: _Found.of([one, two], 2 * ROWS))
+                tree = Tree[Found](lambda one, two: Found.of([one, two], 2 * ROWS))
                 for (task, _), part in group:
                     rejected += part.found.rejected
                     findings.append((task.order, part.findings))
@@ -395,7 +374,7 @@ class Table:
             check_found([one for _, one in findings if one], source.sample)
         return found
 
-    def _kept(self, of: Sequence[files.FileStat]) -> _Found | None:
+    def _kept(self, of: Sequence[files.FileStat]) -> Found | None:
         key = self._key(of) if _is_worth_keeping(of) else ""
         statistics = kept_statistics(key, CACHE_DIR) if key else None
         shapes, sample = (kept_file(CACHE_DIR, name) for name in _beside(key))
@@ -404,11 +383,11 @@ class Table:
         try:
             beside = schema.read_json(_Shapes, shapes)
             rows = from_bytes(sample)
-            return _Found(statistics, rows, beside.columns, 0, beside.unlabeled, beside.codes, cut=beside.cut)
+            return Found(statistics, rows, beside.columns, 0, beside.unlabeled, beside.codes, cut=beside.cut)
         except (OSError, ValueError):  # a file is damaged
             return None
 
-    def _keep(self, of: Sequence[files.FileStat], found: _Found) -> None:
+    def _keep(self, of: Sequence[files.FileStat], found: Found) -> None:
         if _is_worth_keeping(of) and found.can_be_kept:
             key = self._key(of)
             shapes, sample = _beside(key)

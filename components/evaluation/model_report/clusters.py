@@ -52,9 +52,11 @@ class ClusterSums:
         terms = _terms(rows, report)
         if weights is not None:
             terms = terms * weights[:, np.newaxis]
+        # Join before the rows are added, so that the number of sums stays bounded in every batch.
         if len(np.unique(groups)) > _most_groups(terms.shape[1]):
             self._join()
         groups = groups % _most_groups(terms.shape[1]) if self.are_joined else groups
+        # In this order, the rows of a group are adjacent, and one call sums all groups.
         order = np.argsort(groups, kind="stable")
         found, starts = np.unique(groups[order], return_index=True)
         for group, sums in zip(found.tolist(), np.add.reduceat(terms[order], starts, dtype=np.float64), strict=True):

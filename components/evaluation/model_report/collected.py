@@ -107,6 +107,7 @@ class Sums:
     def of(cls, rows: Scored, report: ModelReport) -> Sums:
         bad = np.isnan(rows.scores).any(axis=1)
         found = cls(len(bad), int(bad.sum()), float(rows.losses[~bad].sum()))
+        # One NaN would make all sums NaN, so such rows are only counted.
         good = Scored(rows.labels[~bad], rows.scores[~bad], rows.predicted[~bad], rows.losses[~bad])
         if report.task == "regression":
             errors = good.predicted - good.labels

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -65,23 +65,23 @@ IN_BERN = [{"feature_values": {"city": "Bern"}}]
 
 
 @pytest.fixture(scope="module")
-def config(eval_config: Callable[..., Any], metric: Callable[..., Any]) -> Any:
-    accuracy = metric("SparseCategoricalAccuracy", {**AT_LEAST, **BETTER}, name="accuracy")
-    missed = metric("SparseCategoricalAccuracy", name="missed")
+def config(build: ModuleType) -> Any:
+    accuracy = build.metric("SparseCategoricalAccuracy", {**AT_LEAST, **BETTER}, name="accuracy")
+    missed = build.metric("SparseCategoricalAccuracy", name="missed")
     missed["per_slice_thresholds"] = [{"slicing_specs": [{"feature_keys": ["city"]}], "threshold": NEVER}]
-    return eval_config(
+    return build.eval_config(
         {
-            "metrics": [metric(name, **options) for name, options in OF_CLASSES],
+            "metrics": [build.metric(name, **options) for name, options in OF_CLASSES],
         },
         {
-            "metrics": [accuracy, missed, metric("WeightedExampleCount")],
+            "metrics": [accuracy, missed, build.metric("WeightedExampleCount")],
             "example_weights": {"weighted": True, "unweighted": True},
         },
-        {"metrics": [metric(name, **options) for name, options in OF_ONE], "binarize": BINARIZED},
-        {"metrics": [metric("Precision"), metric("Recall")], "binarize": {"top_k_list": {"values": [2]}}},
-        {"metrics": [metric("MeanPrediction", name="likeliest")], "binarize": {"k_list": {"values": [1]}}},
+        {"metrics": [build.metric(name, **options) for name, options in OF_ONE], "binarize": BINARIZED},
+        {"metrics": [build.metric("Precision"), build.metric("Recall")], "binarize": {"top_k_list": {"values": [2]}}},
+        {"metrics": [build.metric("MeanPrediction", name="likeliest")], "binarize": {"k_list": {"values": [1]}}},
         {
-            "metrics": [metric("Precision", name="mean_precision")],
+            "metrics": [build.metric("Precision", name="mean_precision")],
             "aggregate": {"macro_average": True, "class_weights": {"0": 1.0, "1": 1.0, "2": 0.5}},
         },
         slices=SLICES,
@@ -91,12 +91,7 @@ def config(eval_config: Callable[..., Any], metric: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def both(
-    config: Any,
-    examples: Any,
-    model: Any,
-    baseline: Any,
-    execute: Callable[..., Any],
-    tmp_path_factory: pytest.TempPathFactory,
+    config: Any, examples: Any, model: Any, baseline: Any, tmp_path_factory: pytest.TempPathFactory, build: ModuleType
 ) -> tuple[Any, Any]:
     """(folder of the evaluation, blessing) by our Evaluator and by TFX's."""
     from tfx.components import Evaluator as TfxEvaluator
@@ -105,7 +100,9 @@ def both(
 
     folder = tmp_path_factory.mktemp("both")
     kinds = {"ours": Evaluator, "theirs": TfxEvaluator}
-    ours, theirs = (execute(kind, folder / name, examples, config, model, baseline) for name, kind in kinds.items())
+    ours, theirs = (
+        build.execute(kind, folder / name, examples, config, model, baseline) for name, kind in kinds.items()
+    )
     return ours, theirs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -28,16 +29,16 @@ def many(tmp_path: Path, examples: Any) -> Any:
 
 
 @pytest.fixture
-def config(eval_config: Callable[..., Any], metric: Callable[..., dict[str, Any]]) -> Any:
+def config(build: ModuleType) -> Any:
     """Metrics of several kinds, over slices by columns of the examples and of the model."""
     metrics = [
-        metric("ExampleCount"),
-        metric("SparseCategoricalAccuracy", {"value_threshold": {"lower_bound": 0.1}}),
-        metric("SparseCategoricalCrossentropy"),
-        metric("MultiClassConfusionMatrixPlot"),
+        build.metric("ExampleCount"),
+        build.metric("SparseCategoricalAccuracy", {"value_threshold": {"lower_bound": 0.1}}),
+        build.metric("SparseCategoricalCrossentropy"),
+        build.metric("MultiClassConfusionMatrixPlot"),
     ]
     slices = [{}, {"feature_keys": ["city"]}, {"feature_keys": ["is_tall", "age"]}]
-    found = eval_config({"metrics": metrics}, slices=slices)
+    found = build.eval_config({"metrics": metrics}, slices=slices)
     (spec,) = found.model_specs
     spec.name = "candidate"
     found.model_specs.add().CopyFrom(spec)
@@ -47,7 +48,7 @@ def config(eval_config: Callable[..., Any], metric: Callable[..., dict[str, Any]
 
 @pytest.fixture
 def run(
-    tmp_path: Path, many: Any, model: Any, baseline: Any, config: Any, execute: Callable[..., Any]
+    tmp_path: Path, many: Any, model: Any, baseline: Any, config: Any, build: ModuleType
 ) -> Callable[..., dict[str, bytes]]:
     """What our Evaluator writes with some options of Beam's, by file."""
 
@@ -56,7 +57,7 @@ def run(
 
         given = {"examples": many, "model": model, "baseline": baseline, "eval_config": config}
         given["model_report"] = ModelReport("classification", ("oak", "elm", "ash"))
-        folder, _ = execute(Evaluator, tmp_path / name, beam_pipeline_args=options, **given)
+        folder, _ = build.execute(Evaluator, tmp_path / name, beam_pipeline_args=options, **given)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
     return execute_ours
@@ -106,12 +107,7 @@ def test_threads_of_one_process_measure_the_same(
 
 @pytest.mark.image
 def test_what_only_tfx_computes_is_left_to_it_wherever_it_is_found_out(
-    many: Any,
-    model: Any,
-    eval_config: Callable[..., Any],
-    execute: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    many: Any, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: ModuleType
 ) -> None:
     """A worker finds out that an input of the model and a column are called the same; here the worker is a process."""
     from infeed.components import Evaluator
@@ -127,5 +123,7 @@ def test_what_only_tfx_computes_is_left_to_it_wherever_it_is_found_out(
     named = pa.RecordBatch.from_pydict({"examples": ["x"], "height": [1.0], "girth": [1.0], "kind": [b"oak"]})
     path = Path(many.uri, "Split-eval", "9.gz")
     write_records(str(path), [frame_records(encode_examples(named))], gzip_level=1)
-    execute(Evaluator, tmp_path / "out", many, eval_config(), model, beam_pipeline_args=["--direct_num_workers=2"])
+    build.execute(
+        Evaluator, tmp_path / "out", many, build.eval_config(), model, beam_pipeline_args=["--direct_num_workers=2"]
+    )
     assert left == ["an input of the model and a column are both named 'examples'"]

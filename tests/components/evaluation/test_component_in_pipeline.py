@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +18,7 @@ NODES = ("CsvExampleGen", "StatisticsGen", "Transform", "Evaluator", "BulkInferr
 
 @pytest.fixture
 def pipeline(
-    tmp_path: Path,
-    trees: pa.RecordBatch,
-    examples: Any,
-    model: Any,
-    eval_config: Callable[..., Any],
-    portable_options: list[str],
+    tmp_path: Path, trees: pa.RecordBatch, examples: Any, model: Any, portable_options: list[str], build: ModuleType
 ) -> Any:
     """The components of NODES. Only CsvExampleGen reads Examples that ingest has counted."""
     import tfx.v1 as tfx
@@ -51,7 +47,7 @@ def pipeline(
     )
     nodes = [components.CsvExampleGen(input_base=str(tmp_path / "csv")), given, asked, statistics, schema, transform]
     nodes += [
-        components.Evaluator(**rows, **answers, eval_config=eval_config()),
+        components.Evaluator(**rows, **answers, eval_config=build.eval_config()),
         components.BulkInferrer(**rows, **answers, output_format="parquet"),
     ]
     return tfx.dsl.Pipeline(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,10 +23,9 @@ METRICS_OF_SETS = {"f1": "F1Score", "recall": "Recall", "precision": "Precision"
 AT_LEAST = {"value_threshold": {"lower_bound": 0.4}}
 
 
-def write_model(folder: Path, slope: float = 1.0, known: Sequence[bytes] = (b"crow", b"owl", b"tit")) -> Any:
-    """A Model artifact with an output for a number, one for a class, and one for a set of classes."""
+def made_of(slope: float = 1.0, known: Sequence[bytes] = (b"crow", b"owl", b"tit")) -> Any:
+    """A module with an output for a number, one for a class, and one for a set of classes."""
     import tensorflow as tf
-    from tfx.types import standard_artifacts
 
     number = tf.io.FixedLenFeature([1], tf.float32)
     spec = {"height": number, "girth": number, "kind": tf.io.FixedLenFeature([1], tf.string)}
@@ -54,28 +54,24 @@ def write_model(folder: Path, slope: float = 1.0, known: Sequence[bytes] = (b"cr
         return {"number": kinds, "heard": tf.cast(tf.reduce_any(birds, axis=1), tf.float32)}
 
     model.serving_default, model.transform_features = serving_default, transform_features
-    signatures = {"serving_default": serving_default, "transform_features": transform_features}
-    tf.saved_model.save(model, str(folder / "Format-Serving"), signatures=signatures)
-    artifact = standard_artifacts.Model()
-    artifact.uri, artifact.id = str(folder), 7
-    return artifact
+    return model
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return write_model(tmp_path_factory.mktemp("outputs"))
+def outputs(tmp_path_factory: pytest.TempPathFactory, build: ModuleType) -> Any:
+    return build.save_model(made_of(), tmp_path_factory.mktemp("outputs"))
 
 
 @pytest.fixture(scope="module")
-def config(eval_config: Callable[..., Any], metric: Callable[..., Any]) -> Callable[..., Any]:
+def config(build: ModuleType) -> Callable[..., Any]:
     def make(threshold: Mapping[str, Any], **model_spec: Any) -> Any:
-        accuracy = metric("SparseCategoricalAccuracy", threshold, name="accuracy")
+        accuracy = build.metric("SparseCategoricalAccuracy", threshold, name="accuracy")
         given = {"label_key": "", "prediction_key": "", "label_keys": LABELS, **model_spec}
-        return eval_config(
-            {"metrics": [metric(name) for name in OF_NUMBER], "output_names": ["size"]},
-            {"metrics": [accuracy, *map(metric, OF_CLASSES)], "output_names": ["sort"]},
-            {"metrics": [metric(name) for name in OF_SETS], "output_names": ["birds"]},
-            {"metrics": [metric("ExampleCount", name="rows")]},
+        return build.eval_config(
+            {"metrics": [build.metric(name) for name in OF_NUMBER], "output_names": ["size"]},
+            {"metrics": [accuracy, *map(build.metric, OF_CLASSES)], "output_names": ["sort"]},
+            {"metrics": [build.metric(name) for name in OF_SETS], "output_names": ["birds"]},
+            {"metrics": [build.metric("ExampleCount", name="rows")]},
             slices=[{}, {"feature_keys": ["city"]}],
             example_weight_key="weight",
             **given,
@@ -97,14 +93,14 @@ def values_of(folder: str) -> dict[Any, Any]:
 
 @pytest.mark.image  # here `test_component_against_tfx` compares one output
 def test_every_output_has_the_metrics_that_tfx_gives_it(
-    config: Any, examples: Any, outputs: Any, execute: Callable[..., Any], tmp_path: Path, caplog: Any
+    config: Any, examples: Any, outputs: Any, tmp_path: Path, caplog: Any, build: ModuleType
 ) -> None:
     from tfx.components import Evaluator as TfxEvaluator
 
-    baseline = write_model(tmp_path / "baseline", slope=0.3)
+    baseline = build.save_model(made_of(slope=0.3), tmp_path / "baseline")
     kinds = {"ours": Evaluator, "theirs": TfxEvaluator}
     found = {
-        name: execute(kind, tmp_path / name, examples, config(AT_LEAST), outputs, baseline)
+        name: build.execute(kind, tmp_path / name, examples, config(AT_LEAST), outputs, baseline)
         for name, kind in kinds.items()
     }
     ours, theirs = (values_of(folder) for folder, _ in found.values())
@@ -117,91 +113,87 @@ def test_every_output_has_the_metrics_that_tfx_gives_it(
 
 @pytest.mark.parametrize(("bound", "is_blessed"), [(0.1, True), (0.99, False)])
 def test_the_metric_of_one_output_decides_about_the_blessing(
-    bound: float, is_blessed: bool, config: Any, examples: Any, outputs: Any, execute: Any, tmp_path: Path
+    bound: float, is_blessed: bool, config: Any, examples: Any, outputs: Any, tmp_path: Path, build: ModuleType
 ) -> None:
     made = config({"value_threshold": {"lower_bound": bound}})
-    _, blessing = execute(Evaluator, tmp_path, examples, made, outputs)
+    _, blessing = build.execute(Evaluator, tmp_path, examples, made, outputs)
     assert blessing.get_int_custom_property("blessed") == is_blessed
 
 
-def test_metrics_that_name_no_output_are_refused_before_work(
-    eval_config: Any, metric: Any, examples: Any, outputs: Any, execute: Any, tmp_path: Path
+@pytest.mark.parametrize(
+    ("names", "labels", "what", "where"),
+    [
+        ([], LABELS, "name no output", "eval_config.metrics_specs[0].output_names"),
+        (["price"], LABELS, "no output 'price'", "eval_config.metrics_specs[0].output_names"),
+        (["width"], {"width": "girth"}, "no output 'width'", "eval_config.metrics_specs.output_names"),  # of the model
+    ],
+)
+def test_metrics_of_no_output_or_of_one_that_there_is_not_are_refused(
+    names: list[str], labels: Any, what: str, where: str, examples: Any, outputs: Any, tmp_path: Path, build: ModuleType
 ) -> None:
-    for names, value in ([], "name no output"), (["price"], "no output 'price'"):
-        spec = {"metrics": [metric("MeanLabel")], "output_names": names}
-        made = eval_config(spec, label_key="", prediction_key="", label_keys=LABELS)
-        with pytest.raises(InfeedError, match=value) as raised:
-            execute(Evaluator, tmp_path / value, examples, made, outputs)
-        assert raised.value.where == "eval_config.metrics_specs[0].output_names"
-
-
-def test_an_output_that_the_model_does_not_have_is_refused(
-    eval_config: Any, metric: Any, examples: Any, outputs: Any, execute: Any, tmp_path: Path
-) -> None:
-    spec = {"metrics": [metric("MeanLabel")], "output_names": ["width"]}
-    made = eval_config(spec, label_key="", prediction_key="", label_keys={"width": "girth"})
-    with pytest.raises(InfeedError, match="no output 'width'"):
-        execute(Evaluator, tmp_path, examples, made, outputs)
-
-
-def test_the_model_report_is_about_the_output_that_it_names(
-    config: Any, examples: Any, outputs: Any, tmp_path: Path
-) -> None:
-    from infeed.components.evaluation.evaluate import completed, evaluate
-    from infeed.components.evaluation.model_report.options import ModelReport
-
-    made = completed(config(AT_LEAST), has_baseline=False)
-    report = ModelReport("classification", ("oak", "elm", "ash"), metrics=("accuracy",), output="sort")
-    folders, models = [f"{examples.uri}/Split-eval"], {False: f"{outputs.uri}/Format-Serving"}
-    evaluate(made, [examples.uri], folders, models, str(tmp_path), reports=[report])
-    told = json.loads((tmp_path / "model_report.json").read_text())
-    assert [one["name"] for one in told["metrics"]] == ["accuracy"]
+    spec = {"metrics": [build.metric("MeanLabel")], "output_names": names}
+    made = build.eval_config(spec, label_key="", prediction_key="", label_keys=labels)
+    with pytest.raises(InfeedError, match=what) as raised:
+        build.execute(Evaluator, tmp_path, examples, made, outputs)
+    assert raised.value.where == where
 
 
 @pytest.fixture
-def sets_config(eval_config: Callable[..., Any], metric: Callable[..., Any]) -> Callable[..., Any]:
-    def make(change: Mapping[str, Any] | None = None) -> Any:
-        from infeed.components.evaluation.evaluate import completed
+def told(examples: Any, outputs: Any, tmp_path: Path) -> Callable[..., tuple[Any, Any]]:
+    """told(config, baseline, **options of the report) -> the verdict, and the report as JSON."""
 
-        of_sets = [metric(kind, change, name=name, thresholds=0.55) for name, kind in METRICS_OF_SETS.items()]
-        rows = {"metrics": [metric("ExampleCount", name="example_count")]}
+    def evaluated(config: Any, baseline: Any = None, **options: Any) -> tuple[Any, Any]:
+        from infeed.components.evaluation.evaluate import completed, evaluate
+        from infeed.components.evaluation.model_report.options import ModelReport
+
+        models = {is_baseline: one for is_baseline, one in ((False, outputs), (True, baseline)) if one}
+        folders = {is_baseline: f"{one.uri}/Format-Serving" for is_baseline, one in models.items()}
+        made = completed(config, has_baseline=baseline is not None)
+        given = [examples.uri], [f"{examples.uri}/Split-eval"], folders, str(tmp_path)
+        verdict = evaluate(made, *given, reports=[ModelReport(**options)])
+        return verdict, json.loads((tmp_path / "model_report.json").read_text())
+
+    return evaluated
+
+
+def test_the_model_report_is_about_the_output_that_it_names(config: Any, told: Any) -> None:
+    kinds = ("oak", "elm", "ash")
+    _, report = told(config(AT_LEAST), task="classification", classes=kinds, metrics=("accuracy",), output="sort")
+    assert [one["name"] for one in report["metrics"]] == ["accuracy"]
+
+
+@pytest.fixture
+def sets_config(build: ModuleType) -> Callable[..., Any]:
+    def make(change: Mapping[str, Any] | None = None) -> Any:
+        of_sets = [build.metric(kind, change, name=name, thresholds=0.55) for name, kind in METRICS_OF_SETS.items()]
+        rows = {"metrics": [build.metric("ExampleCount", name="example_count")]}
         spec = {"metrics": of_sets, "output_names": ["birds"]}
-        made = eval_config(spec, rows, label_key="", prediction_key="", label_keys=LABELS)
-        return completed(made, has_baseline=change is not None)
+        return build.eval_config(spec, rows, label_key="", prediction_key="", label_keys=LABELS)
 
     return make
 
 
-def test_a_baseline_that_knew_fewer_classes_of_a_set_is_compared(
-    sets_config: Callable[..., Any], examples: Any, outputs: Any, tmp_path: Path
-) -> None:
-    from infeed.components.evaluation.evaluate import evaluate
-    from infeed.components.evaluation.model_report.options import ModelReport
+OF_BIRDS = {"task": "multilabel", "classes": ("crow", "owl", "tit"), "threshold": 0.55, "output": "birds"}
 
-    baseline = write_model(tmp_path / "earlier", known=[b"crow", b"owl"])
-    models = {is_baseline: f"{one.uri}/Format-Serving" for is_baseline, one in ((False, outputs), (True, baseline))}
+
+def test_a_baseline_that_knew_fewer_classes_of_a_set_is_compared(
+    sets_config: Callable[..., Any], told: Any, tmp_path: Path, build: ModuleType
+) -> None:
+    baseline = build.save_model(made_of(known=[b"crow", b"owl"]), tmp_path / "earlier")
     change = {"change_threshold": {"direction": "HIGHER_IS_BETTER", "absolute": -1.0}}
-    report = ModelReport("multilabel", ("crow", "owl", "tit"), threshold=0.55, metrics=("f1",), output="birds")
-    folders = [f"{examples.uri}/Split-eval"]
-    told = evaluate(sets_config(change), [examples.uri], folders, models, str(tmp_path), reports=[report])
-    assert told.validation_ok
-    assert len(json.loads((tmp_path / "model_report.json").read_text())["classes"]) == 3
+    verdict, report = told(sets_config(change), baseline, metrics=("f1",), **OF_BIRDS)
+    assert verdict.validation_ok
+    assert len(report["classes"]) == 3
 
 
 def test_a_set_of_classes_has_a_page_whose_counts_are_those_of_tfma(
-    sets_config: Callable[..., Any], examples: Any, outputs: Any, tmp_path: Path
+    sets_config: Callable[..., Any], told: Any, tmp_path: Path
 ) -> None:
-    from infeed.components.evaluation.evaluate import evaluate
-    from infeed.components.evaluation.model_report.options import ModelReport
-
     kinds = tuple(METRICS_OF_SETS)
-    report = ModelReport("multilabel", ("crow", "owl", "tit"), threshold=0.55, metrics=kinds, output="birds")
-    folders, models = [f"{examples.uri}/Split-eval"], {False: f"{outputs.uri}/Format-Serving"}
-    evaluate(sets_config(), [examples.uri], folders, models, str(tmp_path), reports=[report])
-    told = json.loads((tmp_path / "model_report.json").read_text())
-    right, actual = (sum(one["rows"] - k * one["missed"] for one in told["classes"]) for k in (1, 0))
-    called = right + sum(one["added"] for one in told["classes"])
-    found = told["scores"]
+    _, report = told(sets_config(), metrics=kinds, **OF_BIRDS)
+    right, actual = (sum(one["rows"] - k * one["missed"] for one in report["classes"]) for k in (1, 0))
+    called = right + sum(one["added"] for one in report["classes"])
+    found = report["scores"]
     assert found["metrics"]["recall"] == pytest.approx(right / actual)
     assert found["metrics"]["precision"] == pytest.approx(right / called)
     assert found["metrics"]["f1"] == pytest.approx(2 * right / (actual + called))

@@ -51,22 +51,22 @@ def drawn(draw: Any, shares: Any, rows: int = ROWS) -> dict[tuple[int, int], int
 
 
 @pytest.mark.parametrize("score", ["recall", "precision", "f1"])
-def test_intervals_of_a_class_hold_the_truth_in_95_of_100_trials(score: str) -> None:
-    shares = np.array([[0.6, 0.1], [0.05, 0.25]])
-    truth = {"recall": 0.25 / 0.3, "precision": 0.25 / 0.35, "f1": 0.5 / 0.65}[score]
-    draw = np.random.default_rng(0)
-    found = [intervals.of_class(drawn(draw, shares), 1)[score] for _ in range(TRIALS)]
-    assert 0.92 < holds(found, truth) < 0.98
-
-
-@pytest.mark.parametrize("score", ["recall", "precision", "f1"])
-def test_intervals_of_means_over_classes_hold_the_truth_in_95_of_100_trials(score: str) -> None:
-    shares = np.array([[0.3, 0.1, 0.02], [0.05, 0.2, 0.05], [0.03, 0.05, 0.2]])
+@pytest.mark.parametrize(
+    ("shares", "of"),
+    [
+        ([[0.6, 0.1], [0.05, 0.25]], lambda matrix: intervals.of_class(matrix, 1)),
+        ([[0.3, 0.1, 0.02], [0.05, 0.2, 0.05], [0.03, 0.05, 0.2]], lambda matrix: intervals.of_means(matrix, -1)),
+    ],
+    ids=["a class", "means"],
+)
+def test_intervals_of_a_class_and_of_means_hold_the_truth_in_95_of_100_trials(shares: Any, of: Any, score: str) -> None:
+    shares = np.array(shares)
     right, actual, called = np.diag(shares), shares.sum(1), shares.sum(0)
     parts = {"recall": right / actual, "precision": right / called, "f1": 2 * right / (actual + called)}
+    truth = parts[score][1] if len(shares) == 2 else parts[score].mean()
     draw = np.random.default_rng(0)
-    found = [intervals.of_means(drawn(draw, shares), -1)[score] for _ in range(TRIALS)]
-    assert 0.92 < holds(found, parts[score].mean()) < 0.98
+    found = [of(drawn(draw, shares))[score] for _ in range(TRIALS)]
+    assert 0.92 < holds(found, truth) < 0.98
 
 
 def test_rows_of_a_class_that_the_model_does_not_know_count_as_called_only() -> None:
@@ -84,20 +84,15 @@ def test_without_an_error_means_over_classes_have_the_interval_of_a_share_of_as_
     assert rare[0] < 0.7
 
 
-def test_intervals_of_auc_hold_the_truth_in_95_of_100_trials() -> None:
-    draw, found = np.random.default_rng(0), []
+def test_intervals_of_auc_and_of_errors_hold_the_truth_in_95_of_100_trials() -> None:
+    draw, areas, errors = np.random.default_rng(0), [], []
     for _ in range(TRIALS):
         positive, negative = draw.normal(1.5, size=40), draw.normal(size=80)
-        found.append(intervals.of_auc(float((positive[:, None] > negative).mean()), 40, 80))
-    assert 0.92 < holds(found, 0.5 * (1 + math.erf(1.5 / 2))) < 0.985
-
-
-def test_intervals_of_errors_hold_the_truth_in_95_of_100_trials() -> None:
-    draw, found = np.random.default_rng(0), []
-    for _ in range(TRIALS):
+        areas.append(intervals.of_auc(float((positive[:, None] > negative).mean()), 40, 80))
         squares = draw.normal(size=ROWS) ** 2
-        found.append(intervals.of_mean_square(squares.mean(), squares.std() / math.sqrt(ROWS), ROWS))
-    assert 0.91 < holds(found, 1.0) < 0.98
+        errors.append(intervals.of_mean_square(squares.mean(), squares.std() / math.sqrt(ROWS), ROWS))
+    assert 0.92 < holds(areas, 0.5 * (1 + math.erf(1.5 / 2))) < 0.985
+    assert 0.91 < holds(errors, 1.0) < 0.98
 
 
 def test_few_rows_and_a_model_without_an_error_have_no_interval_of_errors() -> None:

@@ -34,7 +34,8 @@ cuts = st.lists(st.integers(0, ROWS), max_size=5).map(sorted)
 
 
 @functools.cache
-def plan_of(name: str) -> Any:
+def plan_of(name: str, *, k: int = 0, top_k: int = 0) -> Any:
+    """The plan of a metric: of class 1, of all classes, of the k-th likeliest class, or of the likeliest `top_k`."""
     import tfx.components  # noqa: F401 - before TFMA
 
     # isort: split
@@ -44,10 +45,10 @@ def plan_of(name: str) -> Any:
     from infeed.components.evaluation.metric_plan import MetricPlan
 
     of_classes = name in ("ExampleCount", "MultiClassConfusionMatrixAtThresholds", "CategoricalAccuracy")
-    of_one = None if of_classes else config_pb2.BinarizationOptions(class_ids={"values": [1]})
-    metrics = tfma.MetricsSpec(
-        metrics=[tfma.MetricConfig(class_name=name, config=json.dumps(METRICS[name]))], binarize=of_one
-    )
+    chosen = {"k_list": [k]} if k else {"top_k_list": [top_k]} if top_k else {"class_ids": [1]}
+    options = config_pb2.BinarizationOptions(**{which: {"values": values} for which, values in chosen.items()})
+    metric = tfma.MetricConfig(class_name=name, config=json.dumps(METRICS[name]))
+    metrics = tfma.MetricsSpec(metrics=[metric], binarize=None if of_classes else options)
     config = tfma.EvalConfig(model_specs=[tfma.ModelSpec(example_weight_key="weight")], metrics_specs=[metrics])
     return MetricPlan.of(tfma.utils.update_eval_config_with_defaults(config))
 
@@ -117,48 +118,6 @@ def test_what_cannot_be_measured_is_an_error(name: str, label: Any, prediction: 
         plan_of(name).leaves[0].terms({"": rows})
 
 
-def test_the_likeliest_classes_are_chosen_as_tfma_does() -> None:
-    from tensorflow_model_analysis.metrics import metric_types, metric_util
-
-    from infeed.components.evaluation.pairs import Pairs, Subject, flat
-
-    rows = {"": observed(slice(0, ROWS))}  # many rows have equal predictions
-    for sub_key in (metric_types.SubKey(class_id=2), metric_types.SubKey(k=2), metric_types.SubKey(top_k=2)):
-        found = flat(Subject("", sub_key, weighted=True).pairs(rows))
-        for row in range(ROWS):
-            inputs = metric_types.StandardMetricInputs(
-                labels=rows[""].labels[row],
-                predictions=rows[""].predictions[row],
-                example_weights=rows[""].weights[row],
-            )
-            expected = list(
-                metric_util.to_label_prediction_example_weight(inputs, sub_key=sub_key, example_weighted=True)
-            )
-            mine = Pairs(found.labels[row], found.predictions[row], found.weights[row])
-            assert [tuple(np.asarray(part).item() for part in one) for one in expected] == list(
-                zip(mine.labels.tolist(), mine.predictions.tolist(), mine.weights.tolist(), strict=True)
-            )
-
-
-@functools.cache
-def leaf_of(name: str, *, k: int = 0, top_k: int = 0) -> Any:
-    """The leaf of a metric of the k-th likeliest class, or of the likeliest `top_k`."""
-    import tfx.components  # noqa: F401 - before TFMA
-
-    # isort: split
-    import tensorflow_model_analysis as tfma
-    from tensorflow_model_analysis.proto import config_pb2
-
-    from infeed.components.evaluation.metric_plan import MetricPlan
-
-    chosen = {"k_list": {"values": [k]}} if k else {"top_k_list": {"values": [top_k]}}
-    metric = tfma.MetricConfig(class_name=name, config=json.dumps(METRICS.get(name, {})))
-    metrics = tfma.MetricsSpec(metrics=[metric], binarize=config_pb2.BinarizationOptions(**chosen))
-    config = tfma.EvalConfig(model_specs=[tfma.ModelSpec()], metrics_specs=[metrics])
-    (leaf,) = MetricPlan.of(tfma.utils.update_eval_config_with_defaults(config)).leaves
-    return leaf
-
-
 def by_tfma(leaf: Any, labels: Any, predictions: Any) -> Any:
     from tensorflow_model_analysis.metrics import metric_types
 
@@ -186,7 +145,9 @@ def test_of_the_likeliest_classes_counts_are_those_of_tfma(name: str, data: st.D
     predictions = np.array(data.draw(st.lists(values, min_size=rows * classes, max_size=rows * classes)), kind)
     predictions = predictions.reshape(rows, classes)
     labels = np.array(data.draw(st.lists(st.integers(0, classes - 1), min_size=rows, max_size=rows))).reshape(-1, 1)
-    leaf = leaf_of(name, **{data.draw(st.sampled_from(["k", "top_k"])): data.draw(st.integers(1, min(classes, 4)))})
+    (leaf,) = plan_of(
+        name, **{data.draw(st.sampled_from(["k", "top_k"])): data.draw(st.integers(1, min(classes, 4)))}
+    ).leaves
     try:
         expected = by_tfma(leaf, labels, predictions)
     except ValueError:

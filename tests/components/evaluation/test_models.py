@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -15,14 +14,16 @@ pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
 def test_a_call_writes_no_record_into_an_error_that_nobody_sees(
-    write_model: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: ModuleType
 ) -> None:
     import tensorflow as tf
     from tensorflow_model_analysis.proto import config_pb2
 
     from infeed.components.evaluation.models import EvaluatedModel
 
-    model = EvaluatedModel(config_pb2.ModelSpec(), str(Path(write_model(tmp_path / "model").uri) / "Format-Serving"))
+    model = EvaluatedModel(
+        config_pb2.ModelSpec(), str(Path(build.write_model(tmp_path / "model").uri) / "Format-Serving")
+    )
     rows = pa.RecordBatch.from_pydict({"height": [0.5, -1.0], "girth": [0.0, 2.0], "kind": ["oak", "elm"]})
     records = encode_examples(rows).to_pylist()
     written: list[object] = []

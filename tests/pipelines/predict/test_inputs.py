@@ -5,8 +5,8 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -16,23 +16,13 @@ from infeed.pipelines.predict import inputs
 from infeed.pipelines.predict.inputs import IMAGE, Batch, check_exist, open_tables, pictures, rows
 
 
-class Kind(NamedTuple):
-    is_floating: bool = False
-    is_integer: bool = False
-
-
-class Shape(NamedTuple):
-    rank: int = 1
-
-
-class Spec(NamedTuple):
+def spec(**kind: bool) -> Any:
     """As much of a TensorSpec as is looked at."""
+    dtype = SimpleNamespace(**{"is_floating": False, "is_integer": False, **kind})
+    return SimpleNamespace(dtype=dtype, shape=SimpleNamespace(rank=1))
 
-    dtype: Kind
-    shape: Shape = Shape()
 
-
-SPECS = {"n": Spec(Kind(is_integer=True)), "x": Spec(Kind(is_floating=True)), "word": Spec(Kind())}
+SPECS = {"n": spec(is_integer=True), "x": spec(is_floating=True), "word": spec()}
 
 
 def batches_of(path: Path, specs: Any, trained: Any = MappingProxyType({}), **settings: Any) -> Iterator[Batch]:
@@ -72,14 +62,6 @@ def test_a_cell_that_does_not_fit_is_told_with_its_column_and_the_others_stay(tm
     assert "2.5 is rounded to 2" in batch.notes[1]
 
 
-def test_a_line_that_is_no_row_keeps_its_number(tmp_path: Path) -> None:
-    path = written(tmp_path / "rides.csv", "n,x\n1,1\n2\n3,3\n")
-    batch = only(batches_of(path, {"n": SPECS["n"]}))
-    assert batch.cells == {"n": [1, 3]}
-    assert list(batch.wrong) == [1]
-    assert batch.wrong[1].startswith("line 3: ")
-
-
 def test_long_tables_come_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "_BATCH", 2)
     path = written(tmp_path / "rides.csv", "n\n1\n2\n3\n")
@@ -90,12 +72,12 @@ def test_a_table_with_a_log_is_refused_and_files_that_describe_a_dataset_are_no_
     (tmp_path / "t" / "_delta_log").mkdir(parents=True)
     (tmp_path / "t" / "_delta_log" / "0.json").touch()
     with pytest.raises(InfeedError, match="a Delta Lake table") as error:
-        only(batches_of(tmp_path / "t", {"word": Spec(Kind())}))
+        only(batches_of(tmp_path / "t", {"word": SPECS["word"]}))
     assert error.value.where == f"{tmp_path}/t"
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "state.json").write_text("{}")
     (tmp_path / "saved" / "part.csv").write_text("word\na\n")
-    assert only(batches_of(tmp_path / "saved", {"word": Spec(Kind())})).names == [f"{tmp_path}/saved/part.csv, row 1"]
+    assert only(batches_of(tmp_path / "saved", {"word": SPECS["word"]})).names == [f"{tmp_path}/saved/part.csv, row 1"]
 
 
 def test_what_the_model_cannot_be_asked_about_is_refused(table: Path, tmp_path: Path) -> None:
@@ -162,58 +144,31 @@ def test_lists_stay_lists_and_a_missing_one_is_missing(tmp_path: Path) -> None:
     assert not batch.wrong
 
 
-PRICES = {"price": Spec(Kind(is_floating=True)), "city": Spec(Kind())}
-DOLLARS = {"csv": {"numbers": {"price": "$1,234.5", "label": "1,234.5"}}}
+PRICES = {"price": SPECS["x"], "city": SPECS["word"]}
+DOLLARS = {"numbers": {"price": "$1,234.5", "label": "1,234.5"}}
+GERMAN = {"thousands": ".", "decimal": ",", "delimiter": ";"}
 
 
-def prices(path: Path, trained: dict[str, Any], **settings: Any) -> tuple[list[float], dict[int, str]]:
-    """The prices that fit, and what is wrong with the other rows, by their place."""
-    [batch] = batches_of(path, PRICES, trained, **settings)
-    return batch.cells["price"], dict(batch.wrong)
-
-
-def test_numbers_are_read_in_the_format_of_the_training_files(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.csv", 'price,city\n"$1,234",Bern\n$7.5,Chur\n3,Chur\n')
-    assert prices(path, DOLLARS) == ([1234.0, 7.5, 3.0], {})
-
-
-def test_a_cell_that_is_no_number_is_an_error_of_its_row_alone(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.csv", 'price,city\n"$1,234",Bern\nfree,Chur\n$3,Chur\n')
-    found, wrong = prices(path, DOLLARS)
-    assert found == [1234.0, 3.0]
-    assert "'free'" in wrong[1]
-
-
-def test_so_it_is_with_signs_for_all_columns(tmp_path: Path) -> None:
-    trained = {"csv": {"thousands": ".", "decimal": ",", "delimiter": ";"}}
-    path = written(tmp_path / "t.csv", "price;city\n1.234,5;Bern\nfree;Chur\n1.500;Chur\n")
-    found, wrong = prices(path, trained)
-    assert (found, list(wrong)) == ([1234.5, 1500.0], [1])
-
-
-def test_files_of_another_format_have_the_same_numbers(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.jsonl", '{"price": "$1,234", "city": "Bern"}\n')
-    assert prices(path, DOLLARS) == ([1234.0], {})
-    path = written(tmp_path / "n.jsonl", '{"price": 1234, "city": "Bern"}\n')
-    assert prices(path, DOLLARS) == ([1234.0], {})
-
-
-def test_what_the_user_gives_wins(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.csv", "price;city\n$7;Bern\n")
-    assert prices(path, {"csv": {**DOLLARS["csv"], "delimiter": "|"}}, delimiter=";") == ([7.0], {})
-
-
-def test_a_file_that_is_written_in_another_way_is_read_as_it_is(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.csv", "price,city\n7,Bern\n")
-    assert prices(path, {"csv": {"delimiter": ";"}}) == ([7.0], {})
-    path = written(tmp_path / "t.tsv", "price\tcity\n8\tBern\n")
-    assert prices(path, {"csv": {"delimiter": ";"}}) == ([8.0], {})
-
-
-def test_a_column_that_the_file_lacks_is_named(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.csv", "city\nBern\n")
-    with pytest.raises(InfeedError, match="needs a column 'price'"):
-        prices(path, DOLLARS)
+@pytest.mark.parametrize(
+    ("name", "text", "trained", "settings", "prices"),
+    [
+        ("t.csv", 'price,city\n"$1,234",Bern\n$7.5,Chur\n3,Chur\n', DOLLARS, {}, [1234.0, 7.5, 3.0]),
+        ("t.csv", 'price,city\n"$1,234",Bern\nfree,Chur\n$3,Chur\n', DOLLARS, {}, [1234.0, "'free'", 3.0]),
+        ("t.csv", "price;city\n1.234,5;Bern\nfree;Chur\n1.500;Chur\n", GERMAN, {}, [1234.5, "'free'", 1500.0]),
+        ("t.jsonl", '{"price": "$1,234", "city": "Bern"}\n', DOLLARS, {}, [1234.0]),
+        ("t.jsonl", '{"price": 1234, "city": "Bern"}\n', DOLLARS, {}, [1234.0]),
+        ("t.csv", "price;city\n$7;Bern\n", {**DOLLARS, "delimiter": "|"}, {"delimiter": ";"}, [7.0]),  # the user wins
+        ("t.csv", "price,city\n7,Bern\n", {"delimiter": ";"}, {}, [7.0]),  # the file has another delimiter
+        ("t.tsv", "price\tcity\n8\tBern\n", {"delimiter": ";"}, {}, [8.0]),
+    ],
+)
+def test_numbers_are_read_in_the_format_of_the_training_files_and_a_wrong_one_is_an_error_of_its_row(
+    tmp_path: Path, name: str, text: str, trained: Any, settings: dict[str, Any], prices: list[Any]
+) -> None:
+    batch = only(batches_of(written(tmp_path / name, text), PRICES, {"csv": trained}, **settings))
+    assert batch.cells["price"] == [one for one in prices if isinstance(one, float)]
+    assert list(batch.wrong) == [place for place, one in enumerate(prices) if isinstance(one, str)]
+    assert all(prices[place] in why for place, why in batch.wrong.items())
 
 
 def test_a_file_to_write_to_among_the_inputs_is_an_error_that_names_output(tmp_path: Path) -> None:

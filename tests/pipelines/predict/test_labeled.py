@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,31 +23,14 @@ pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory: pytest.TempPathFactory, save: Callable[..., Path]) -> Path:
     """A model of the columns zip, which is text, n and x, trained on files with `;` between the cells."""
     import tensorflow as tf
 
-    folder = tmp_path_factory.mktemp("model")
     spec = {"n": tf.int64, "x": tf.float32, "zip": tf.string}
-    module = tf.Module()
-    module.raw_features = module.raw_arguments = tf.Variable(list(spec))
-
-    @tf.function(autograph=False)
-    def raw(**given: Any) -> Any:
-        return {"prediction": given["x"]}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-    def serving_default(examples: Any) -> Any:
-        return {"prediction": tf.strings.length(examples)}
-
-    arguments = {name: tf.TensorSpec([None], kind, name) for name, kind in spec.items()}
-    signatures = {"raw": raw.get_concrete_function(**arguments), "serving_default": serving_default}
-    tf.saved_model.save(module, str(folder), signatures)
-    (folder / "assets.extra").mkdir(exist_ok=True)
     types = {"n": "int", "x": "float", "zip": "bytes", "y": "int"}
     described = {"columns": list(spec), "types": types, "source_options": {"csv": {"delimiter": ";"}}}
-    (folder / "assets.extra" / "raw_columns.json").write_text(json.dumps(described))
-    return folder
+    return save(tmp_path_factory.mktemp("model"), spec, lambda features: {"prediction": features["x"]}, **described)
 
 
 def labels_of(config: PipelineConfig, kind: str, **ingest: Any) -> PipelineConfig:
@@ -95,11 +79,11 @@ def test_a_cell_that_does_not_fit_is_reported_by_row(
     assert reason in rejected["reason"]
 
 
-def test_truth_values_of_a_label_are_the_words_of_ingest(model: Path, taxi: PipelineConfig, tmp_path: Path) -> None:
+def test_truth_values_of_a_label_are_the_words_of_ingest(
+    model: Path, taxi: PipelineConfig, tmp_path: Path, describe: Any
+) -> None:
     model = shutil.copytree(model, tmp_path / "model")
-    (model / "assets.extra" / "raw_columns.json").write_text(
-        json.dumps({"columns": ["n", "x", "zip"], "types": {"y": "bytes"}, "source_options": {}})
-    )
+    describe(model / "1", {"columns": ["n", "x", "zip"], "types": {"y": "bytes"}, "source_options": {}})
     table = pa.table({"zip": ["a", "b"], "n": [1, 2], "x": [1.0, 2.0], "y": [True, False]})
     pq.write_table(table, tmp_path / "new.parquet")
     config = labels_of(taxi, "bytes", words=("y",))

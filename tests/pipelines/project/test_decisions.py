@@ -16,7 +16,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.pipelines.config import Blessing
-from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from, why
+from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, why
 from infeed.pipelines.project.survey import survey_table
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Layout, TableSurvey
 
@@ -91,26 +91,9 @@ def test_a_rare_class_is_told() -> None:
     )
 
 
-def test_a_class_that_begins_with_a_space_is_shown_with_it() -> None:
-    [words] = said(dataclasses.replace(TABLE, classes=(" no", "yes")), "label")
-    assert "' no' (97.0%)" in words
-
-
 def test_of_many_classes_only_their_number_is_told() -> None:
     many = dataclasses.replace(TABLE, classes=tuple(map(str, range(20))), class_rows=(5,) * 20)
     assert said(many, "label") == ["y: 20 classes of 5 rows: a model learns little from few rows a class"]
-
-
-def test_a_quantity_of_few_values_may_be_classes() -> None:
-    [words] = said(dataclasses.replace(TABLE, task="regression", classes=(), class_rows=()), "label")
-    assert words.startswith("y: a quantity, 2 on average, deviation 3; its 2 values may be classes")
-
-
-def test_a_number_of_its_own_in_every_row_may_be_a_name() -> None:
-    number = dataclasses.replace(NUMBER, type="int", distinct=100)
-    assert said(dataclasses.replace(TABLE, columns=(number,)), "note") == [
-        "x: every row has a distinct number. If it only identifies the row, leave it out"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -147,14 +130,6 @@ def test_pictures_are_told_with_their_size_and_what_is_left_out(channels: int, c
     assert said(pictures, "left out")[0].startswith("test: ")
 
 
-def test_a_table_of_which_nothing_can_be_learned_is_told_with_reasons_and_advice() -> None:
-    why, advice = "nearly every row has a distinct value", "write '31.1.2024' as numbers"
-    date = dataclasses.replace(NUMBER, name="day", type="bytes", distinct=None, useless=why, advice=advice)
-    error = nothing_to_learn_from(dataclasses.replace(TABLE, columns=(date,)), "rides.csv")
-    assert error.what.startswith("the model can learn 'y' from no column: day (nearly every row has a distinct value)")
-    assert "day: write '31.1.2024' as numbers" in (error.do or "")
-
-
 @pytest.mark.parametrize(("rule", "word"), [("stretch", "stretched"), ("fit", "padded"), ("crop", "cropped")])
 def test_how_pictures_become_one_size_is_said_with_the_other_ways(rule: Any, word: str) -> None:
     pictures = ImageSurvey(Layout((), {}), ("cat", "dog"), (30, 10), 40, 8, 9, 3, most=38, resize=rule)
@@ -185,36 +160,24 @@ SPLIT = {"train": "training/*/*", "eval": "val/*/*"}
 
 
 @pytest.mark.parametrize(
-    ("rows", "batch_size", "epochs", "patience"),
+    ("unit", "rows", "batch_size", "epochs", "patience"),
     [
-        (569, 64, 100, 33),
-        (6_667, 64, 28, 9),
-        (66_667, 512, 23, 8),
-        (1_000_000, 1024, 10, 3),
-        (100_000_000, 1024, 10, 3),
+        ("rows", 569, 64, 100, 33),
+        ("rows", 6_667, 64, 28, 9),
+        ("rows", 66_667, 512, 23, 8),
+        ("rows", 1_000_000, 1024, 10, 3),
+        ("rows", 100_000_000, 1024, 10, 3),
+        ("pictures", 80, 64, 100, 33),  # an epoch is one step
+        ("pictures", 400, 64, 33, 11),
+        ("pictures", 1_198, 64, 20, 7),
+        ("pictures", 60_000, 256, 12, 4),
+        ("pictures", 1_000_000, 256, 10, 3),
     ],
 )
-def test_many_rows_are_trained_on_in_larger_batches_and_fewer_epochs(
-    rows: int, batch_size: int, epochs: int, patience: int
+def test_many_rows_have_larger_batches_and_fewer_epochs_and_a_few_pictures_have_two_hundred_steps(
+    unit: str, rows: int, batch_size: int, epochs: int, patience: int
 ) -> None:
-    chosen, _ = choose_schedule(table(rows), rows, {})
-    assert chosen == {"batch_size": batch_size, "epochs": epochs, "patience": patience}
-
-
-@pytest.mark.parametrize(
-    ("rows", "batch_size", "epochs", "patience"),
-    [
-        (80, 64, 100, 33),  # an epoch is one step
-        (400, 64, 33, 11),
-        (1_198, 64, 20, 7),
-        (60_000, 256, 12, 4),
-        (1_000_000, 256, 10, 3),
-    ],
-)
-def test_pictures_are_trained_on_in_smaller_batches_and_for_two_hundred_steps_where_they_are_few(
-    rows: int, batch_size: int, epochs: int, patience: int
-) -> None:
-    chosen, _ = choose_schedule(pictures(1, 1, SPLIT), rows, {})
+    chosen, _ = choose_schedule(table(rows) if unit == "rows" else pictures(1, 1, SPLIT), rows, {})
     assert chosen == {"batch_size": batch_size, "epochs": epochs, "patience": patience}
 
 

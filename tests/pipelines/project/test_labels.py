@@ -19,7 +19,7 @@ def table(folder: Path, header: str, *columns: list[object]) -> Table:
 
 
 def found(of: Table) -> dict[str, Candidate]:
-    return {one.name: one for one in candidates(of.columns, of.statistics()[0], of.sampled_values())}
+    return {one.name: one for one in candidates(of)}
 
 
 IDS, FEW, MANY = list(range(40)), ["a", "b"] * 20, [n / 7 for n in range(40)]
@@ -46,7 +46,7 @@ def test_columns_that_teach_nothing_are_no_candidates(tmp_path: Path) -> None:
 
 def test_a_text_column_that_is_read_as_numbers_may_be_the_label(tmp_path: Path) -> None:
     prices = table(tmp_path, "price,x", [f"${n}.50" for n in IDS], MANY)
-    [price, _] = candidates(prices.columns, prices.statistics()[0], prices.sampled_values(), ["price"])
+    [price, _] = candidates(prices, ["price"])
     assert (price.name, price.type, price.reasons) == ("price", "float", ("its name",))
 
 

@@ -82,7 +82,7 @@ def test_files_that_have_not_changed_are_not_read_again(data: Path, opened: list
 
 def test_the_sample_of_rows_is_kept_too_and_grows_with_the_table(data: Path, opened: list[str]) -> None:
     def sampled() -> list[float]:
-        values = Table(str(data), "csv", {}, IngestOptions()).sample().cells["a"].values
+        values = Table(str(data), "csv", {}, IngestOptions()).found.sample.cells["a"].values
         return [float(value) for value in values]
 
     write(data / "1.csv", ROWS)
@@ -93,15 +93,6 @@ def test_the_sample_of_rows_is_kept_too_and_grows_with_the_table(data: Path, ope
     write(data / "2.csv", [ROWS[0], (7, "Chur", "yes")])
     assert sampled() == [1, 2, 4, 7]
     assert set(opened) == {"2.csv"}
-
-
-def test_a_sample_that_was_kept_and_is_damaged_is_drawn_again(data: Path) -> None:
-    write(data / "1.csv", ROWS)
-    first = look(data)
-    for path in Path(tables.CACHE_DIR).glob("sample-*"):
-        path.write_bytes(b"junk")
-    assert look(data) == first
-    assert len(Table(str(data), "csv", {}, IngestOptions()).sample()) == 4
 
 
 def test_of_a_table_that_has_grown_only_the_new_file_is_read(data: Path, opened: list[str]) -> None:
@@ -179,6 +170,7 @@ def test_what_was_kept_and_is_damaged_is_found_again(data: Path) -> None:
     for kept in sorted(Path(tables.CACHE_DIR).iterdir()):
         kept.write_text("{")
         assert look(data) == first
+        assert len(Table(str(data), "csv", {}, IngestOptions()).found.sample) == 8
 
 
 def test_of_a_small_table_nothing_is_kept(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

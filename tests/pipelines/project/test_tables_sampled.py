@@ -65,7 +65,7 @@ def look(path: Path, sample_bytes: int, monkeypatch: pytest.MonkeyPatch, **optio
     kind: Source = "csv" if path.suffix == ".csv" else "jsonl"
     table = Table(str(path), kind, {}, IngestOptions(block_bytes=1024, **options))
     found, rejected = table.statistics()
-    sample = {name: [str(value) for value in cells.values] for name, cells in table.sample().cells.items()}
+    sample = {name: [str(value) for value in cells.values] for name, cells in table.found.sample.cells.items()}
     return table.columns, {name: one.plain() for name, one in found.items()}, rejected, sample
 
 

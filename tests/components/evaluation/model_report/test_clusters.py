@@ -96,20 +96,20 @@ def test_a_regression_without_a_group_has_the_errors_of_the_other_rows() -> None
     )
 
 
+def by_group(sums: ClusterSums) -> dict[int, list[float]]:
+    return {group: one.tolist() for group, one in sums.sums.items()}
+
+
 def test_groups_are_found_whatever_the_batches_and_more_than_a_thousand_share_sums() -> None:
     group, rows = scored(2)
     one, other = sums_of(group, rows, TWO, 1), sums_of(group, rows, TWO, 60)
     assert len(one) == len(other) == GROUPS
-    assert {key: sums.tolist() for key, sums in one.sums.items()} == {
-        key: sums.tolist() for key, sums in other.sums.items()
-    }
+    assert by_group(one) == by_group(other)
     many, rows = scored(2, groups=3_000, rows=6_000)
     several, whole = (sums_of(many, rows, TWO, parts) for parts in (7, 1))
     assert several.are_joined
     assert 900 <= len(several) <= 1_000
-    assert {key: sums.tolist() for key, sums in several.sums.items()} == {
-        key: sums.tolist() for key, sums in whole.sums.items()
-    }
+    assert by_group(several) == by_group(whole)
     assert sum(sums[:3].sum() for sums in several.sums.values()) == 6_000
 
 
@@ -126,9 +126,7 @@ def test_sums_of_sets_do_not_depend_on_the_parts_and_are_few_for_many_classes() 
             sums.merge(one)
         found.append(sums)
     assert len(found[0]) == 66
-    assert {key: sums.tolist() for key, sums in found[0].sums.items()} == {
-        key: sums.tolist() for key, sums in found[1].sums.items()
-    }
+    assert by_group(found[0]) == by_group(found[1])
 
 
 def test_a_column_that_no_row_of_a_batch_has_is_missing_in_each() -> None:
