@@ -236,14 +236,6 @@ def test_a_sibling_that_does_not_parse_is_left_to_the_import(project):
     assert "models/features.py" in sources(project, "models.preprocessing", "models/preprocessing.py")
 
 
-def test_the_digest_of_a_function_is_that_of_its_sources(project, monkeypatch):
-    (project / "models/preprocessing.py").write_text("from models import features\ndef preprocessing_fn(inputs): ...\n")
-    reference = f"{project}/models/preprocessing.py:preprocessing_fn"
-    before = user_code.digest(reference, "preprocessing_fn")
-    (project / "settings.py").write_text("UNITS = 5\n")
-    assert user_code.digest(reference, "preprocessing_fn") != before
-
-
 def test_libraries_are_known_without_links_as_sources_are():
     """Else a function of an installed package is taken for the user's, and all that is installed for its project."""
     assert {os.path.realpath(folder) for folder in user_modules.LIBRARIES} == user_modules.LIBRARIES

@@ -96,6 +96,21 @@ def job(tmp_path: Path) -> Callable[..., Job]:
     return make
 
 
+@pytest.fixture(scope="session")
+def execute() -> Callable[[Any, Path], Any]:
+    """Runs the executor of a component, and returns the Examples that it has written into a folder."""
+
+    def run(component: Any, root: Path) -> Any:
+        from tfx.types import standard_artifacts
+
+        artifact = standard_artifacts.Examples()
+        artifact.uri = str(root)
+        component.executor_spec.executor_class().Do({}, {"examples": [artifact]}, component.exec_properties)
+        return artifact
+
+    return run
+
+
 @pytest.fixture
 def read_split() -> Callable[[str, str], list[bytes]]:
     """All records of a split, shard after shard."""

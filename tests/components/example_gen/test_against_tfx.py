@@ -29,18 +29,8 @@ lines"
 '''
 
 
-def generate(component: Any, input_base: str, root: Path, **options: Any) -> str:
-    from tfx.types import standard_artifacts
-
-    made = component(input_base, **options)
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(root)
-    made.executor_spec.executor_class().Do({}, {"examples": [artifact]}, made.exec_properties)
-    return artifact.uri
-
-
 @pytest.fixture
-def both(tmp_path: Path, multiset: Multiset) -> Callable[[str], tuple[Any, Any]]:
+def both(tmp_path: Path, multiset: Multiset, execute: Any) -> Callable[[str], tuple[Any, Any]]:
     """Folder of CSV files -> what ours and theirs make of it."""
 
     def run(input_base: str) -> tuple[Any, Any]:
@@ -48,8 +38,8 @@ def both(tmp_path: Path, multiset: Multiset) -> Callable[[str], tuple[Any, Any]]
 
         from infeed.components import CsvExampleGen
 
-        ours = generate(CsvExampleGen, input_base, tmp_path / "ours", options=IngestOptions(compat="tfx"))
-        return multiset(ours), in_order(multiset(generate(Theirs, input_base, tmp_path / "theirs")))
+        ours = execute(CsvExampleGen(input_base, options=IngestOptions(compat="tfx")), tmp_path / "ours")
+        return multiset(ours.uri), in_order(multiset(execute(Theirs(input_base), tmp_path / "theirs").uri))
 
     return run
 
@@ -65,31 +55,29 @@ def in_order(splits: dict[str, Counter[bytes]]) -> dict[str, Counter[bytes]]:
     return ordered
 
 
-def test_breast_cancer_with_empty_cells(cancer: str, both: Callable[[str], tuple[Any, Any]]) -> None:
-    ours, theirs = both(cancer)
-    assert sum(sum(found.values()) for found in ours.values()) == 569
-    assert ours == theirs
-
-
-def test_odd_cells(tmp_path: Path, both: Callable[[str], tuple[Any, Any]]) -> None:
+@pytest.mark.parametrize("table", ["breast cancer with empty cells", "odd cells", "taxi trips"])
+def test_the_records_of_each_split_are_tfxs(
+    table: str, cancer: str, tmp_path: Path, both: Callable[[str], tuple[Any, Any]]
+) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "odd.csv").write_text(ODD_CELLS)
-    ours, theirs = both(f"{tmp_path}/in")
-    assert sum(sum(found.values()) for found in ours.values()) == 8
+    rows, source = 569, cancer
+    if table == "odd cells":
+        (tmp_path / "in" / "odd.csv").write_text(ODD_CELLS)
+        rows, source = 8, f"{tmp_path}/in"
+    elif table == "taxi trips":
+        if not TAXI.exists():
+            pytest.skip("no taxi data in a folder shared/data beside the checkout")
+        header, *trips = TAXI.read_text().splitlines(keepends=True)
+        (tmp_path / "in" / TAXI.name).write_text("".join([header, *trips[::5]]))
+        rows, source = 3_001, f"{tmp_path}/in"
+    ours, theirs = both(source)
+    assert sum(sum(found.values()) for found in ours.values()) == rows
     assert ours == theirs
 
 
-@pytest.mark.skipif(not TAXI.exists(), reason="no taxi data in a folder shared/data beside the checkout")
-def test_taxi_trips(tmp_path: Path, both: Callable[[str], tuple[Any, Any]]) -> None:
-    (tmp_path / "in").mkdir()
-    header, *trips = TAXI.read_text().splitlines(keepends=True)
-    (tmp_path / "in" / TAXI.name).write_text("".join([header, *trips[::5]]))
-    ours, theirs = both(f"{tmp_path}/in")
-    assert sum(sum(found.values()) for found in ours.values()) == 3_001
-    assert ours == theirs
-
-
-def test_by_default_the_same_rows_go_to_the_same_splits(cancer: str, tmp_path: Path, multiset: Multiset) -> None:
+def test_by_default_the_same_rows_go_to_the_same_splits(
+    cancer: str, tmp_path: Path, multiset: Multiset, execute: Any
+) -> None:
     import tensorflow as tf
     from tfx.components import CsvExampleGen as Theirs
 
@@ -108,8 +96,8 @@ def test_by_default_the_same_rows_go_to_the_same_splits(cancer: str, tmp_path: P
                 stripped[split][example.SerializeToString(deterministic=True)] += count
         return stripped
 
-    ours = generate(CsvExampleGen, cancer, tmp_path / "ours")
-    assert multiset(ours) == present(ours) == present(generate(Theirs, cancer, tmp_path / "theirs"))
+    ours = execute(CsvExampleGen(cancer), tmp_path / "ours").uri
+    assert multiset(ours) == present(ours) == present(execute(Theirs(cancer), tmp_path / "theirs").uri)
 
 
 KINDS = ("bytes_list", "float_list", "int64_list")

@@ -27,15 +27,6 @@ TAXI = Path(__file__).parents[4] / "shared" / "data" / "chicago_taxi.parquet"
 EDGES = [{"i": 0, "f": 0.0, "b": False, "s": "", "raw": b""}, {"i": 1, "f": 1.5, "b": True, "s": "x", "raw": b"\x00y"}]
 
 
-def execute(component: Any, root: Path) -> Any:
-    from tfx.types import standard_artifacts
-
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(root)
-    component.executor_spec.executor_class().Do({}, {"examples": [artifact]}, component.exec_properties)
-    return artifact
-
-
 def theirs(input_base: str, executor: Any) -> Any:
     from tfx.components import FileBasedExampleGen
     from tfx.dsl.components.base import executor_spec
@@ -57,7 +48,7 @@ def values_of(splits: dict[str, Counter[bytes]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda example: example["raw"])
 
 
-def test_parquet_keeps_what_tfx_loses(tmp_path: Path, multiset: Multiset) -> None:
+def test_parquet_keeps_what_tfx_loses(tmp_path: Path, multiset: Multiset, execute: Any) -> None:
     from tfx.components.example_gen.custom_executors import parquet_executor
 
     from infeed.components import ParquetExampleGen
@@ -75,7 +66,7 @@ def test_parquet_keeps_what_tfx_loses(tmp_path: Path, multiset: Multiset) -> Non
     assert ones == kept
 
 
-def test_a_column_of_a_pickled_type_is_refused_and_not_run(pickled_column: Path, tmp_path: Path) -> None:
+def test_a_column_of_a_pickled_type_is_refused_and_not_run(pickled_column: Path, tmp_path: Path, execute: Any) -> None:
     from infeed.components import ParquetExampleGen
 
     (tmp_path / "in").mkdir()
@@ -86,7 +77,7 @@ def test_a_column_of_a_pickled_type_is_refused_and_not_run(pickled_column: Path,
 
 
 @pytest.mark.skipif(not TAXI.exists(), reason="no taxi data in a folder shared/data beside the checkout")
-def test_taxi_trips_are_tfxs_where_it_loses_nothing(tmp_path: Path, multiset: Multiset) -> None:
+def test_taxi_trips_are_tfxs_where_it_loses_nothing(tmp_path: Path, multiset: Multiset, execute: Any) -> None:
     import tensorflow as tf
     from tfx.components.example_gen.custom_executors import parquet_executor
 
@@ -112,7 +103,7 @@ def test_taxi_trips_are_tfxs_where_it_loses_nothing(tmp_path: Path, multiset: Mu
     assert without_zeros(multiset(f"{tmp_path}/ours")) == without_zeros(multiset(f"{tmp_path}/theirs"))
 
 
-def test_tfxs_reader_reads_columns_of_structs_and_lists(tmp_path: Path) -> None:
+def test_tfxs_reader_reads_columns_of_structs_and_lists(tmp_path: Path, execute: Any) -> None:
     import tensorflow as tf
     from tensorflow_metadata.proto.v0 import schema_pb2
     from tfx.components.util import tfxio_utils
@@ -139,7 +130,7 @@ def test_tfxs_reader_reads_columns_of_structs_and_lists(tmp_path: Path) -> None:
     assert seen == {row["n"]: row["trip"]["stops"] for row in rows}
 
 
-def test_avro(tmp_path: Path, multiset: Multiset) -> None:
+def test_avro(tmp_path: Path, multiset: Multiset, execute: Any) -> None:
     from infeed.components import AvroExampleGen
 
     types = {"i": "int", "f": "double", "b": "boolean", "s": "string", "raw": "bytes"}
@@ -180,7 +171,7 @@ def sequence_example(number: int) -> Any:
     )
 
 
-def test_records_are_split_as_tfxs_import_splits_them(tmp_path: Path, multiset: Multiset) -> None:
+def test_records_are_split_as_tfxs_import_splits_them(tmp_path: Path, multiset: Multiset, execute: Any) -> None:
     from tfx.components import ImportExampleGen
 
     from infeed.components import TFRecordExampleGen
@@ -197,7 +188,7 @@ def test_records_are_split_as_tfxs_import_splits_them(tmp_path: Path, multiset: 
 
 
 @pytest.mark.parametrize("gzip", [False, True])
-def test_sequence_examples_are_told_apart(tmp_path: Path, gzip: bool, multiset: Multiset) -> None:
+def test_sequence_examples_are_told_apart(tmp_path: Path, gzip: bool, multiset: Multiset, execute: Any) -> None:
     from tfx.components.util import examples_utils
     from tfx.proto import example_gen_pb2
 
@@ -213,7 +204,7 @@ def test_sequence_examples_are_told_apart(tmp_path: Path, gzip: bool, multiset: 
         execute(TFRecordExampleGen(f"{tmp_path}/in"), tmp_path / "wrong")
 
 
-def test_a_feature_splits_records_by_tfxs_rule(tmp_path: Path, multiset: Multiset) -> None:
+def test_a_feature_splits_records_by_tfxs_rule(tmp_path: Path, multiset: Multiset, execute: Any) -> None:
     from tfx.proto import example_gen_pb2
 
     from infeed.components import TFRecordExampleGen

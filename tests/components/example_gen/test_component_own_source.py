@@ -22,15 +22,7 @@ LOG = """\
 """
 
 
-def execute(component: Any, root: Path) -> None:
-    from tfx.types import standard_artifacts
-
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(root)
-    component.executor_spec.executor_class().Do({}, {"examples": [artifact]}, component.exec_properties)
-
-
-def test_a_source_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execute: Any) -> None:
     import tensorflow as tf
 
     (code,) = re.findall(r"## A source of your own.*?```python\n(.*?)```", PAGE.read_text(), re.DOTALL)

@@ -81,10 +81,13 @@ def test_what_is_read_is_said_once() -> None:
 
 
 def test_several_queries_are_a_split_each_also_by_adbc(
-    tmp_path: Path, table: sa.Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    table: sa.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    execute: Any,
 ) -> None:
     from tfx.proto import example_gen_pb2
-    from tfx.types import standard_artifacts
 
     from infeed.components import SqlExampleGen
 
@@ -94,9 +97,7 @@ def test_several_queries_are_a_split_each_also_by_adbc(
     queries = {"train": "SELECT * FROM t WHERE id <= 900", "test": "SELECT * FROM t WHERE id > 900"}
     splits = [example_gen_pb2.Input.Split(name=name, pattern=query) for name, query in queries.items()]
     made = SqlExampleGen("TRIPS_DB", input_config=example_gen_pb2.Input(splits=splits), partition_column="id")
-    artifact = standard_artifacts.Examples()
-    artifact.uri = f"{tmp_path}/out"
-    made.executor_spec.executor_class().Do({}, {"examples": [artifact]}, made.exec_properties)
+    artifact = execute(made, tmp_path / "out")
     assert {name: split.records for name, split in Manifest.read(artifact.uri).splits.items()} == {
         "train": 900,
         "test": 100,
@@ -104,7 +105,7 @@ def test_several_queries_are_a_split_each_also_by_adbc(
     assert_nowhere(by_adbc, written_under(tmp_path), caplog.text)
 
 
-def test_a_function_is_read_anew_when_its_version_changes(tmp_path: Path) -> None:
+def test_a_function_is_read_anew_when_its_version_changes(tmp_path: Path, execute: Any) -> None:
     from infeed.components import ArrowExampleGen
     from infeed.components.example_gen.databases import Driver
 
@@ -123,14 +124,6 @@ def test_a_function_is_read_anew_when_its_version_changes(tmp_path: Path) -> Non
     assert fingerprint() == first
     (tmp_path / "version").write_text("2")
     assert fingerprint() != first
-    _execute(gen, tmp_path / "out")
+    execute(gen, tmp_path / "out")
     manifest = Manifest.read(f"{tmp_path}/out")
     assert (manifest.rows_read, manifest.source.version) == (90, "2")
-
-
-def _execute(component: Any, root: Path) -> None:
-    from tfx.types import standard_artifacts
-
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(root)
-    component.executor_spec.executor_class().Do({}, {"examples": [artifact]}, component.exec_properties)

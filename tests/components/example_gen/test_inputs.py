@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, records
 from infeed.components.dataset.options import IngestOptions, OnBadRow
 from infeed.components.example_gen.formats import guess_format, open_source
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, open_files
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, conform, open_files, to_jsonl
+from infeed.components.example_gen.local import ingest
 from infeed.components.example_gen.sources.csv.reader import open_csv
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.images.reader import open_images
@@ -210,3 +212,116 @@ def test_a_dangling_link_in_place_of_a_class_folder_is_found(tmp_path: Path) -> 
     (tmp_path / "dog").symlink_to("not-fetched")
     found = files.find_irregular(str(tmp_path), "*/*")
     assert [(one.path, one.is_link) for one in found] == [(str(tmp_path / "dog"), True)]
+
+
+ROW = BadRow("a.csv", 7, "fare", "not a number: 'x'", "1,x,é")
+
+
+def test_the_first_bad_row_is_an_error_unless_asked_otherwise() -> None:
+    with pytest.raises(InfeedError, match=r"(?s)not a number: 'x'.*a\.csv, line 7, column 'fare'.*on_bad_row='reject'"):
+        BadRows().report(ROW)
+
+
+def test_rejected_rows_are_kept_until_taken() -> None:
+    bad_rows = BadRows("reject", limit=3)
+    bad_rows.report(ROW)
+    bad_rows.report(ROW)
+    assert bad_rows.take() == (ROW, ROW)
+    assert bad_rows.take() == ()
+
+
+def test_more_than_the_limit_is_an_error() -> None:
+    bad_rows = BadRows("reject", limit=1)
+    bad_rows.report(ROW)
+    bad_rows.take()
+    with pytest.raises(InfeedError, match=r"(?s)more than 1 bad rows.*the last at a\.csv, line 7"):
+        bad_rows.report(ROW)
+
+
+def test_the_reject_file_has_one_object_a_line() -> None:
+    whole = BadRow("b.csv", None, None, "cut short", "")
+    lines = to_jsonl([ROW, whole]).decode().splitlines()
+    assert json.loads(lines[0]) == {
+        "file": "a.csv",
+        "line": 7,
+        "column": "fare",
+        "reason": "not a number: 'x'",
+        "text": "1,x,é",
+    }
+    assert json.loads(lines[1])["line"] is None
+    assert whole.where == "b.csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line", "reason"),
+    [
+        ("a.csv", b"a,b\n1,caf\xe9\n", "line 2", "utf-8"),
+        ("a.jsonl", b'not json\n{"a": \n', "line 1", "JSON"),
+    ],
+)
+def test_an_input_whose_rows_are_all_rejected_names_the_first_and_why(
+    tmp_path: Path, name: str, content: bytes, line: str, reason: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InfeedError, match=rf"(?i)every row is rejected.*{reason}") as raised:
+        ingest(tmp_path / name, tmp_path / "out", options=IngestOptions(on_bad_row="reject"))
+    assert raised.value.where.endswith(f"{name}, {line}")
+
+
+def test_a_parquet_file_whose_rows_are_all_rejected_names_the_column_and_not_the_filter(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"tags": [[1, None]] * 5}), tmp_path / "a.parquet")
+    with pytest.raises(InfeedError, match="every row is rejected") as raised:
+        ingest(tmp_path / "a.parquet", tmp_path / "out", options=IngestOptions(on_bad_row="reject"))
+    assert raised.value.where.endswith("a.parquet, line 1, column 'tags'")
+    assert "filter" not in raised.value.do
+
+
+FITTED = pa.schema([("n", pa.uint64()), ("l", pa.list_(pa.int64()))])
+
+
+def batch(*rows: tuple[int | None, list[int | None] | None]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"n": n, "l": values} for n, values in rows], schema=FITTED)
+
+
+FIRST, SECOND = batch((1, [0]), (None, None)), batch((2, []), (2**63, [1]), (3, [1, None]), (4, [4]))
+
+
+def test_a_row_that_does_not_fit_is_reported_and_left_out() -> None:
+    bad_rows = BadRows("reject", limit=2)
+    fitted = list(conform([FIRST, SECOND], FITTED, "a.parquet", bad_rows, first_row=101))
+    assert [one.to_pydict()["n"] for one in fitted] == [[1, None], [2, 4]]
+    assert bad_rows.take() == (
+        BadRow(
+            "a.parquet", 104, "n", f"{2**63} does not fit into a signed 64-bit integer", f'{{"n": {2**63}, "l": [1]}}'
+        ),
+        BadRow("a.parquet", 105, "l", "a list contains null", '{"n": 3, "l": [1, null]}'),
+    )
+
+
+def test_or_it_fails_with_its_row_and_column() -> None:
+    with pytest.raises(InfeedError, match=r"(?s)does not fit.*a\.parquet, line 4, column 'n'"):
+        list(conform([FIRST, SECOND], FITTED, "a.parquet", BadRows()))
+
+
+def test_batches_that_fit_pass_as_they_are() -> None:
+    assert list(conform([FIRST], FITTED, "a", BadRows())) == [FIRST]
+
+
+def test_all_that_is_wrong_with_a_list_is_found() -> None:
+    schema = pa.schema([("l", pa.list_(pa.uint64()))])
+    wrong = pa.RecordBatch.from_pydict({"l": [[1], [None], [2**63], [3, None], None]}, schema=schema)
+    bad_rows = BadRows("reject", limit=3)
+    (fitted,) = conform([wrong], schema, "a", bad_rows)
+    assert fitted.to_pydict() == {"l": [[1], None]}
+    assert [row.line for row in bad_rows.take()] == [2, 3, 4]
+
+
+def test_a_date_beyond_what_python_knows_is_reported_like_others() -> None:
+    schema = pa.schema([("d", pa.date32())])
+    far = pa.RecordBatch.from_arrays([pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())], schema=schema)
+    bad_rows = BadRows("reject", limit=1)
+    (fitted,) = conform([far], schema, "a", bad_rows)
+    assert fitted.num_rows == 1
+    (row,) = bad_rows.take()
+    assert (row.line, row.text) == (2, f'{{"d": [{2**31 - 1}]}}')
+    assert "does not fit into microseconds" in row.reason

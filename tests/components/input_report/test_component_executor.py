@@ -80,15 +80,13 @@ def test_counts_the_shards_that_training_read(model_run: Any, examples: Any, tmp
     assert said(report)["inputs"]["examples"] == examples.uri
 
 
-def test_a_manifest_of_other_examples_tells_nothing_of_this_training(
-    model_run: Any, examples: Any, tmp_path: Path
+@pytest.mark.parametrize("manifest", [False, True])
+def test_other_examples_and_those_without_a_manifest_tell_nothing_of_this_training(
+    manifest: bool, model_run: Any, examples: Any, tmp_path: Path
 ) -> None:
     others = {"train": Split.of((Shard("Split-train/data_tfrecord-00000-of-00001", 7, 777, "0" * 8),))}
-    Manifest(source=Source("csv", "", 1, 1), options={}, schema=(), splits=others, rows_read=7).write(examples.uri)
-    assert said(run(tmp_path, {"model_run": [model_run], "examples": [examples]}))["shards"] is None
-
-
-def test_examples_without_a_manifest_are_no_obstacle(model_run: Any, examples: Any, tmp_path: Path) -> None:
+    if manifest:
+        Manifest(source=Source("csv", "", 1, 1), options={}, schema=(), splits=others, rows_read=7).write(examples.uri)
     assert said(run(tmp_path, {"model_run": [model_run], "examples": [examples]}))["shards"] is None
 
 

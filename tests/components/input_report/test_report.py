@@ -3,16 +3,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from infeed.components.dataset.input_profile import InputProfile
+from infeed.components.base.errors import InfeedError
+from infeed.components.dataset.input_profile import INPUT_PROFILE, Ceiling, InputProfile, Timeline, read_profile
 from infeed.components.dataset.manifest import Shard, Split
-from infeed.components.input_report.report import Report
-from infeed.components.input_report.verdict import judge
+from infeed.components.input_report import report
+from infeed.components.input_report.report import Report, step_plot
+from infeed.components.input_report.verdict import bands, judge
 
 Make = Callable[..., InputProfile]
 TIMES = [(2.0, 1.525), (1.0, 0.525), (1.0, 0.525)]  # 25 ms of each epoch are no waiting
@@ -132,3 +136,79 @@ def test_what_the_pipeline_records_is_what_the_page_shows_large(profile: Make) -
 def test_both_files_are_written_and_nothing_else_is_left(profile: Make, tmp_path: Path) -> None:
     report_on(profile()).write(str(tmp_path / "out"))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.json"]
+
+
+def drawn(svg: str, variable: str) -> int:
+    return svg.count(f"fill: var({variable})")
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 40, 41, 200])
+def test_any_number_of_epochs_is_well_formed_and_in_the_pages_colours(epochs: int, profile: Make) -> None:
+    svg = report.waiting(profile(epochs=[(1.0, 0.4)] * epochs))
+    ElementTree.fromstring(svg)
+    assert set(re.findall(r"(?:fill|stroke): (#\w+)", svg)) == set()
+    assert drawn(svg, "--waited") > 0
+    assert drawn(svg, "--computed") > 0
+
+
+def test_few_epochs_are_bars_and_many_are_one_area(profile: Make) -> None:
+    assert drawn(report.waiting(profile(epochs=[(1.0, 0.4)] * 40)), "--waited") == 40
+    assert drawn(report.waiting(profile(epochs=[(1.0, 0.4)] * 200)), "--waited") == 1
+
+
+def test_a_first_epoch_that_towers_over_the_rest_is_cut_off_and_said(profile: Make) -> None:
+    assert "epoch 1 took 30.0 s, 10 % of it waiting" in report.waiting(profile(epochs=[(30.0, 3.0), (1.0, 0.1)]))
+    assert "took" not in report.waiting(profile(epochs=[(2.0, 0.3), (1.0, 0.1)]))
+
+
+def test_the_first_epoch_of_a_resumed_training_has_its_own_number(profile: Make) -> None:
+    whole = profile(epochs=[(1.0, 0.1)] * 4 + [(30.0, 3.0), (1.0, 0.1)])
+    assert "epoch 5 took 30.0 s" in report.waiting(dataclasses.replace(whole, epochs=whole.epochs[4:]))
+
+
+def test_throughput_stands_under_the_line_of_constant_data(profile: Make) -> None:
+    epochs = profile().epochs
+    assert "on constant data: 2,300" in report.throughput_plot(epochs, Ceiling(50, 0.5, 2300.0))
+    assert "constant" not in report.throughput_plot(epochs, None)
+
+
+def test_two_figures_share_a_page_without_sharing_ids(profile: Make) -> None:
+    given = profile()
+    page = report.waiting(given) + report.throughput_plot(given.epochs, given.ceiling)
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_steps_are_drawn_and_one_that_towers_is_cut_off_and_said(profile: Make) -> None:
+    calm = replace(profile(), timeline=Timeline((50,) * 6, (0.5,) * 6, (0.1,) * 6))
+    svg = step_plot(calm)
+    ElementTree.fromstring(svg)
+    assert "var(--waited)" in svg
+    assert "took" not in svg
+    towers = replace(profile(), timeline=Timeline((50,) * 6, (9.0, *(0.5,) * 5), (0.1,) * 6))
+    assert "steps 1 to 50 took 180 ms each" in step_plot(towers)
+    assert "Step by step" in Report(calm, judge(calm, max_wait_fraction=None)).to_html()
+
+
+def test_older_profiles_have_no_timeline(profile: Make) -> None:
+    assert step_plot(profile()) == ""
+    assert "timeline" not in profile().to_dict()
+    assert "Step by step" not in Report(profile(), judge(profile(), max_wait_fraction=None)).to_html()
+
+
+def test_a_timeline_comes_back_and_one_with_holes_is_refused(profile: Make, tmp_path: Path) -> None:
+    given = replace(profile(), timeline=Timeline((3, 4), (0.1, 0.2), (0.0, 0.1)))
+    given.write(str(tmp_path))
+    assert read_profile(str(tmp_path / INPUT_PROFILE)) == given
+    replace(given, timeline=Timeline((3, 4), (0.1,), (0.0, 0.1))).write(str(tmp_path))
+    with pytest.raises(InfeedError, match="timeline"):
+        read_profile(str(tmp_path / INPUT_PROFILE))
+
+
+def test_the_diagram_sets_apart_what_runs_once(profile: Make) -> None:
+    found = bands(profile(steps=("verify", "read", "columns", "gather", "prefetch")))
+    assert [[step.name for step in steps] for _, steps in found] == [
+        ["verify", "read", "columns"],
+        ["gather", "prefetch"],
+    ]
+    assert len(bands(profile(steps=("input_fn", "prefetch")))) == 1

@@ -81,33 +81,6 @@ def test_types_that_drift_are_widened_and_those_without_values_do_not_count(
     assert list(rows_of(opened)) == [{"x": 1.0, "y": 1}, {"x": 0.5, "y": None}]
 
 
-def test_a_batch_is_cut_into_blocks(tmp_path: Path) -> None:
-    with pa.ipc.new_file(str(tmp_path / "a.arrow"), TABLE.schema) as writer:
-        writer.write_table(TABLE)
-    opened = open_folder(tmp_path, block_bytes=4_000)
-    (task,) = opened.tasks
-    sizes = [batch.num_rows for batch in opened.read(task.payload, bad_rows=BadRows())]
-    assert max(sizes) < 300
-    assert sum(sizes) == 1_000
-
-
-def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
-    unfit = TABLE.append_column("boxes", pa.array([[[1]]] * 1_000))  # a tf.Example cannot hold lists of lists
-    write_stream(tmp_path / "a.arrow", unfit)
-    opened = open_folder(tmp_path, columns=["picture", "n"])
-    assert opened.schema.names == ["n", "picture.bytes", "picture.path"]
-    assert len(list(rows_of(opened))) == 1_000
-    with pytest.raises(InfeedError, match=r"'boxes'(.|\n)*columns=") as error:
-        open_folder(tmp_path)
-    assert "a.arrow" in error.value.where
-
-
-def test_a_file_without_any_of_the_columns_asked_for_still_has_its_rows(tmp_path: Path) -> None:
-    write_file(tmp_path / "a.arrow", pa.table({"x": [1]}))
-    write_stream(tmp_path / "b.arrow", pa.table({"y": [2, 3]}))
-    assert list(rows_of(open_folder(tmp_path, columns=["x"]))) == [{"x": 1}, {"x": None}, {"x": None}]
-
-
 def test_a_saved_dataset_of_hugging_face_is_read_without_its_json_files(tmp_path: Path) -> None:
     for number in range(2):
         write_stream(tmp_path / f"data-0000{number}-of-00002.arrow")
@@ -115,16 +88,6 @@ def test_a_saved_dataset_of_hugging_face_is_read_without_its_json_files(tmp_path
         (tmp_path / name).write_text("{}")
     assert formats.guess_format(str(tmp_path)) == "arrow"
     assert len(list(rows_of(open_folder(tmp_path)))) == 2_000
-
-
-def test_a_bad_value_is_counted_over_the_file(tmp_path: Path) -> None:
-    numbers = pa.array([2**63 if row == 777 else row for row in range(1_000)], pa.uint64())
-    write_file(tmp_path / "a.arrow", pa.table({"u": numbers}))
-    opened = open_folder(tmp_path, block_bytes=1_024)
-    with pytest.raises(InfeedError, match="9223372036854775808") as error:
-        list(rows_of(opened))
-    assert error.value.where == f"{tmp_path}/a.arrow, line 778, column 'u'"
-    assert len(list(rows_of(opened, BadRows("reject", 1)))) == 999
 
 
 @pytest.mark.parametrize("content", [b"", b"x,y\n1,2\n", b"ARROW1\0\0 and no more", b"FEA1 and more"])

@@ -230,17 +230,12 @@ def test_without_credentials_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch, 
         bigquery.open_bigquery({None: "p.d.t"}, IngestOptions(), bigquery.BigQueryOptions(project="p"))
 
 
-def test_the_component_writes_what_was_read(stand_in: Any, tmp_path: Any) -> None:
-    from tfx.types import standard_artifacts
-
+def test_the_component_writes_what_was_read(stand_in: Any, tmp_path: Any, execute: Any) -> None:
     from infeed.components import BigQueryExampleGen
     from infeed.components.dataset.manifest import Manifest
 
     made = BigQueryExampleGen(query=QUERY, bigquery=stand_in.options)
-    artifact = standard_artifacts.Examples()
-    artifact.uri = f"{tmp_path}/out"
-    made.executor_spec.executor_class().Do({}, {"examples": [artifact]}, made.exec_properties)
-    manifest = Manifest.read(artifact.uri)
+    manifest = Manifest.read(execute(made, tmp_path / "out").uri)
     assert manifest.rows_read == 100
     assert [(column.name, column.type) for column in manifest.schema] == [
         ("n", "int"),

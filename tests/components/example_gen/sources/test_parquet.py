@@ -50,31 +50,6 @@ def test_every_value_comes_back_in_order(tmp_path: Path) -> None:
     assert list(rows_of(opened)) == [flat(row) for row in ROWS]
 
 
-def test_a_big_row_group_comes_in_blocks(tmp_path: Path) -> None:
-    write(tmp_path, "a.parquet", ROWS)
-    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=2_000), ParquetOptions())
-    (task,) = opened.tasks
-    sizes = [batch.num_rows for batch in opened.read(task.payload, bad_rows=BadRows())]
-    assert max(sizes) < 500
-    assert sum(sizes) == 1_000
-
-
-def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
-    write(tmp_path, "a.parquet", ROWS)
-    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions(["trip", "n"]))
-    assert opened.schema.names == ["n", "trip.fare", "trip.paid"]
-    assert len(list(rows_of(opened))) == 1_000
-    with pytest.raises(InfeedError, match=r"(?s)no column 'far'.*n, text, trip\.fare"):
-        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions(["far"]))
-
-
-def test_a_file_without_any_of_the_columns_asked_for_still_has_its_rows(tmp_path: Path) -> None:
-    write(tmp_path, "a.parquet", [{"x": 1}])
-    write(tmp_path, "b.parquet", [{"y": 2}, {"y": 3}])
-    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions(["x"]))
-    assert list(rows_of(opened)) == [{"x": 1}, {"x": None}, {"x": None}]
-
-
 def test_files_with_other_columns_are_read_as_one(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", [{"x": 1}])
     write(tmp_path, "b.parquet", [{"y": "", "x": None}])
@@ -113,15 +88,6 @@ def test_types_that_drift_are_widened_and_a_lost_digit_is_a_warning(tmp_path: Pa
     assert list(rows_of(opened)) == [{"x": 2.0**53 + 2, "d": 1.25, "t": NOON}, {"x": 0.5, "d": 8.25, "t": NOON}]
     manifest = ingest.ingest(opened.tasks, job(opened, IngestOptions()))
     assert manifest.warnings == ("column 'x': double values rounded to float32: 1",)
-
-
-def test_a_bad_value_is_counted_over_the_file(tmp_path: Path) -> None:
-    numbers = pa.array([2**63 if row == 777 else row for row in range(1_000)], pa.uint64())
-    pq.write_table(pa.table({"u": numbers}), tmp_path / "a.parquet", row_group_size=100)
-    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=1_024), ParquetOptions())
-    with pytest.raises(InfeedError, match=r"(?s)9223372036854775808 does not fit.*a\.parquet, line 778, column 'u'"):
-        list(rows_of(opened))
-    assert len(list(rows_of(opened, BadRows("reject", 1)))) == 999
 
 
 @pytest.mark.parametrize("content", [b"", b"x,y\n1,2\n", b"PAR1 and no more"])
