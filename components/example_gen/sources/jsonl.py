@@ -117,9 +117,9 @@ def open_sampled_jsonl(
     def reopen(merged: Any) -> OpenedSource:
         if merged is None:
             return open_jsonl(root, patterns, options, jsonl)
-        return open_sampled_jsonl(root, patterns, options, jsonl, kinds.of_plain(merged))
+        return open_sampled_jsonl(root, patterns, options, jsonl, merged)
 
-    return replace(opened, sample=Sample(kinds.to_plain(sampled), partial(_merge_kinds, known=sampled)), reopen=reopen)
+    return replace(opened, sample=Sample(sampled, partial(_merge_kinds, known=sampled)), reopen=reopen)
 
 
 def _sample_kinds(reader: PartReader, parts: Sequence[Part]) -> tuple[kinds.Object, kinds.Object]:
@@ -141,10 +141,10 @@ def _merge_kinds(found: Sequence[Findings], known: kinds.Object) -> Any:
     try:
         for one in found:
             if one.kinds is not None:
-                known = kinds.widen_object(known, kinds.of_plain(one.kinds))
+                known = kinds.widen_object(known, one.kinds)
     except MismatchError:
         return None
-    return kinds.to_plain(known)
+    return known
 
 
 def read_part(part: Part, form: _JsonlReading, sure: kinds.Object, reader: PartReader, *, bad_rows: BadRows) -> Batches:
@@ -156,12 +156,13 @@ def read_part(part: Part, form: _JsonlReading, sure: kinds.Object, reader: PartR
     learning = _Learning(form.row, sure)
     for block in reader.blocks(part, bad_rows):
         if learning.known != form.row:
+            # Nothing of this reading will be kept. The kinds of the rest spare the next reading the same surprise.
             learning.known = _widen(learning.known, block, bad_rows, learning)
             continue
         batches = list(_read(block, form, bad_rows, learning))
         if learning.known == form.row:
             yield _fill_schema(batches, block, form, bad_rows)
-    wider = None if learning.known == form.row else kinds.to_plain(learning.known)
+    wider = None if learning.known == form.row else learning.known
     sampling.with_kinds(bad_rows, wider, astray=learning.contradicted)
 
 

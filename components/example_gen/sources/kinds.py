@@ -14,7 +14,6 @@ import enum
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -180,15 +179,9 @@ def _are_floats_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:
     return all(kind_of_cell(cell.as_py().encode()) == CellKind.FLOAT for cell in infinite)
 
 
-@dataclass(frozen=True)
-class ListOf:
-    """A list whose items have one kind."""
-
-    items: JsonKind
-
-
 Object = dict[str, "JsonKind"]
-JsonKind = str | ListOf | Object | None  # None: only nulls so far. A str: a key of _ARROW
+# A kind is plain JSON: a key of _ARROW, a list of the one kind of its items, an object, or None for only nulls so far.
+JsonKind = str | list["JsonKind"] | Object | None
 
 _ARROW = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
 _PYTHON = {bool: "bool", int: "int", float: "float", str: "text"}
@@ -217,7 +210,7 @@ def kind_of(value: Any, column: str = "") -> JsonKind:
             if (new := kind_of(item, column)) is None:
                 raise MismatchError(column, "a list contains null")
             known = widen(known, new, column)
-        return ListOf(known)
+        return [known]
     kind = _PYTHON[type(value)]
     if kind == "int" and value not in _INT64:
         digits = str(value)
@@ -232,7 +225,7 @@ def kind_of_arrow(inferred: pa.DataType) -> JsonKind:
     if types.is_struct(inferred):
         return {field.name: kind_of_arrow(field.type) for field in inferred}
     if types.is_list(inferred):
-        return ListOf(kind_of_arrow(inferred.value_type))
+        return [kind_of_arrow(inferred.value_type)]
     if types.is_null(inferred):
         return None
     return next((kind for kind, arrow in _ARROW.items() if arrow == inferred), "text")
@@ -242,8 +235,8 @@ def to_arrow(kind: JsonKind) -> pa.DataType:
     """Return the Arrow type of a column, or the struct type of an object."""
     if isinstance(kind, dict):
         return pa.struct([(name, to_arrow(inner)) for name, inner in kind.items()])
-    if isinstance(kind, ListOf):
-        return pa.list_(to_arrow(kind.items))
+    if isinstance(kind, list):
+        return pa.list_(to_arrow(kind[0]))
     return pa.null() if kind is None else _ARROW[kind]
 
 
@@ -255,9 +248,9 @@ def widen(known: JsonKind, new: JsonKind, column: str = "") -> JsonKind:
         return new
     if known in _NUMBERS and new in _NUMBERS:
         return known if known == "float" else "float"
-    if isinstance(known, ListOf) and isinstance(new, ListOf):
-        items = widen(known.items, new.items, column)
-        return known if items is known.items else ListOf(items)
+    if isinstance(known, list) and isinstance(new, list):
+        items = widen(known[0], new[0], column)
+        return known if items is known[0] else [items]
     if isinstance(known, dict) and isinstance(new, dict):
         return widen_object(known, new, column)
     raise MismatchError(column, f"{_in_words(new)}, but earlier rows have {_in_words(known)}")
@@ -279,23 +272,9 @@ def restrict(wider: JsonKind, known: JsonKind) -> Any:
     if isinstance(wider, dict):
         fields = known if isinstance(known, dict) else Object()
         return {name: restrict(wider[name], inner) for name, inner in fields.items()} if fields else known
-    if isinstance(wider, ListOf):
-        return ListOf(restrict(wider.items, known.items)) if isinstance(known, ListOf) else known
+    if isinstance(wider, list):
+        return [restrict(wider[0], known[0])] if isinstance(known, list) else known
     return wider
-
-
-def to_plain(kind: JsonKind) -> Any:
-    """Convert a kind to JSON types: a list of one kind, an object, a string, or null."""
-    if isinstance(kind, dict):
-        return {name: to_plain(inner) for name, inner in kind.items()}
-    return [to_plain(kind.items)] if isinstance(kind, ListOf) else kind
-
-
-def of_plain(plain: Any) -> Any:
-    """Convert the result of `to_plain` back to a kind."""
-    if isinstance(plain, dict):
-        return {name: of_plain(inner) for name, inner in plain.items()}
-    return ListOf(of_plain(plain[0])) if isinstance(plain, list) else plain
 
 
 def fit(value: Any, to: JsonKind) -> Any:
@@ -304,14 +283,14 @@ def fit(value: Any, to: JsonKind) -> Any:
         return None
     if isinstance(to, dict):
         return {name: fit(inner, to[name]) for name, inner in value.items()}
-    if isinstance(to, ListOf):
-        return [fit(item, to.items) for item in value]
+    if isinstance(to, list):
+        return [fit(item, to[0]) for item in value]
     if to != "float":
         return value
     return example_types.to_float64(pa.array([value]))[0].as_py() if isinstance(value, int) else value
 
 
 def _in_words(kind: JsonKind) -> str:
-    if isinstance(kind, ListOf):
+    if isinstance(kind, list):
         return "a list"
     return _WORDS[kind] if isinstance(kind, str) else "an object"
