@@ -141,6 +141,8 @@ class _Passes:
 
     def start(self, make_pipeline: Callable[[], beam.Pipeline], imports: _Imports, function: Any, merge: Any) -> None:
         """Start the pipeline, with the functions of the first pass."""
+        import apache_beam as beam
+
         with _worker_errors(self._results[0], self._named):
             if len(self._passes) > 1:
                 # Workers give up without a sign of life, so the first one must exist before they look for it.
@@ -153,9 +155,11 @@ class _Passes:
             pipeline = make_pipeline()
             done: Any = None
             for number, (items, call) in enumerate(zip(self._passes, calls, strict=True)):
-                numbered = _after(done, number, len(items)) if number else _created(pipeline, len(items))
                 if number:
+                    numbered = done | f"Items of pass {number}" >> beam.FlatMap(_numbers, len(items))
                     merge = _Later(call.results, 1)
+                else:
+                    numbered = _created(pipeline, len(items))
                 done = _merged(_spread(numbered, call, number), number, call, merge, len(items))
         self._running = Running(pipeline, self._named, self._results[0].answer)
 
@@ -205,14 +209,13 @@ def _created(pipeline: beam.Pipeline, count: int) -> Any:
     """Return the numbers of items, as keys."""
     import apache_beam as beam  # takes seconds
 
-    return pipeline | "Items" >> beam.Create(list(_Keys(count)(0)))
+    return pipeline | "Items" >> beam.Create(_numbers(0, count))
 
 
-def _after(done: Any, number: int, count: int) -> Any:
-    """Return the numbers of items, which exist once the pass before is done."""
-    import apache_beam as beam
-
-    return done | f"Items of pass {number}" >> beam.FlatMap(_Keys(count))
+def _numbers(done: int, count: int) -> list[tuple[int, None]]:
+    """Return the numbers of items as keys, which exist once the pass before is `done`."""
+    del done
+    return [(number, None) for number in range(count)]
 
 
 def _spread(numbered: Any, call: _Call, number: int = 0) -> Any:
@@ -368,14 +371,6 @@ def _imported(*modules: str) -> _Imports:
     for module in modules:
         importlib.import_module(module)
     return _Imports(modules)
-
-
-@dataclass(frozen=True)
-class _Keys:
-    count: int
-
-    def __call__(self, done: int) -> Iterator[tuple[int, None]]:
-        return ((number, None) for number in range(self.count))
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,7 @@ def guess_format(source: str) -> str:
             do=f"set the format, for example --format csv, to one of {', '.join(FORMATS)}",
         )
     if set(shown) == {"csv", "images"} and is_list_of_images(source):
-        return "images"
+        return "images"  # the CSV holds their labels
     if len(shown) > 1:
         found = ", ".join(f"{kind} ({files.name(path)})" for kind, path in shown.items())
         path = next((path for kind, path in shown.items() if kind in FORMATS), next(iter(shown.values())))

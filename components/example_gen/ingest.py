@@ -64,6 +64,7 @@ class Job:
         """Create a job. Raises InfeedError if options do not fit, or OtherKindsError if they do not fit a sample."""
         if not source.tasks:
             raise planning.no_rows(source.place)
+        # `reopen` is a closure, which no engine can send to a worker.
         job = cls(root, dataclasses.replace(source, tasks=(), reopen=None), splits, buckets, options)
         try:
             _check_options(job, source.tasks[0])
@@ -114,6 +115,7 @@ def ingest(
         plan = plan_shards(spilled(), job)
         _regroup(plan, job, map_fn)
         wanted, shards = planning.shard_tasks(plan), []
+        # One call for both kinds of tasks, because on a Beam runner each call is a pipeline of its own.
         for shard in map_fn(partial(_finish, job=job), [*task_statistics.statistics_groups(len(tasks)), *wanted]):
             if shard is not None:
                 shards.append(shard)
@@ -386,7 +388,7 @@ def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> M
     )
     analyzed = [(split, splits[split]) for split in job.analyzed_splits]
     task_statistics.publish_statistics(job.temporary, job.root, tasks, analyzed)
-    manifest.write(job.root)
+    manifest.write(job.root)  # last, because readers take a folder with a manifest for a whole dataset
     return manifest
 
 

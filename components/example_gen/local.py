@@ -74,7 +74,7 @@ def ingest(
         raise InfeedError(f"workers is {workers}", where="infeed.ingest, workers", do="use 1 or more, or leave it out")
     into = files.path_text(output, "infeed.ingest, output")
     options, buckets = options or IngestOptions(), Buckets(tuple((splits or DEFAULT_SHARES).items()))
-    check_output(into, overwrite)
+    check_output(into, overwrite)  # before the source is opened, which may read all of it
     opened = _open(source, format, options, source_options or {})
     with unfinished(into, overwrite) as root, choose(work_of(opened), processes=workers) as engine:
 

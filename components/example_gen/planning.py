@@ -112,6 +112,7 @@ def plan_writes(
     tasks = sorted(tasks, key=lambda task: task.order)
     rejected = sum(task.rejected for task in tasks)
     bad = [row for task in tasks for row in (task.first_rejected, task.last_rejected) if row is not None]
+    # Bad rows are checked first, because they are the reason if no row is left.
     check_limit(rejected, options.bad_row_limit, bad[-1].where if bad else "")
     rows, filtered = sum(task.rows for task in tasks), sum(task.filtered for task in tasks)
     if not rows:
@@ -212,6 +213,7 @@ def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
     for split, share in buckets.shares:
         wanted = int(rest.sum()) - rows * (left - share) // whole
         taken = _rows_of_labels(rest, order, share, left, wanted=wanted, at_least=0 if divided else 1)
+        # A split takes an even part of what is left of each spill, so that its rows come from the whole input.
         of_label, of_all = taken[numbers], np.maximum(rest, 1)[numbers]
         of_before = _share_of(before, of_label, of_all)
         stop = start + _share_of(before + spills.records - start, of_label, of_all) - of_before
@@ -250,6 +252,7 @@ def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
     wanted = int(found.max() if options.sampling == "over" else found.min())
     times, rest = np.ones_like(counts), np.zeros_like(counts)
     times[is_label], rest[is_label] = np.divmod(wanted, found)
+    # Whole copies of each spill, and then so many more of its records that the copies of all spills add up to `wanted`.
     before, whole = _counted_before(numbers, spills.records), np.maximum(counts, 1)[numbers]
     more = _share_of(before + spills.records, rest[numbers], whole) - _share_of(before, rest[numbers], whole)
     balanced = Balanced(int(np.maximum(wanted - found, 0).sum()), int(np.maximum(found - wanted, 0).sum()))

@@ -239,6 +239,7 @@ def step_plot(profile: InputProfile) -> str:
     figure, axes = new_axes()
     axes.stairs(computed, edges, fill=True, color=COMPUTED, linewidth=0)
     axes.stairs(took, edges, baseline=computed, fill=True, color=WAITED, linewidth=0)
+    # The scale follows the ninth of ten parts, because a stall in the slowest would hide all others.
     usual = sorted(took)[int(0.9 * (len(took) - 1))]
     top = max(took) if max(took) <= STEP_TOWERS_FROM * usual else STEP_TOWERS_FROM / 2 * usual
     if top < max(took):

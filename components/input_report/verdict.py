@@ -128,6 +128,7 @@ def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Spli
     kind = "balanced" if negligible else kind
     gain = 1.0
     if not negligible and kind != "unclear":
+        # Faster input saves the waiting and no more, however fast the step is on constant data.
         most = 1 / max(1 - judged, LEAST_COMPUTING_FRACTION)
         gain = max(1.0, min(most, _ceiling_ratio(profile) or most))
     too_short = f"Training waited {seconds(waited)} in total, which is too little to improve."

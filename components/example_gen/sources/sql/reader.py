@@ -151,7 +151,7 @@ def _look_at(database: Database, query: str, sql: SqlOptions, block_bytes: int) 
     where = shown(query)
     shape = database.look_at(select_rows(query), where, block_bytes)
     for place, field in enumerate(shape.columns):
-        if pa.types.is_null(field.type):
+        if pa.types.is_null(field.type):  # in the first rows; any row with a value shows the type
             present = database.look_at(select_present(query, field.name), where, block_bytes)
             shape = replace(shape, columns=shape.columns.set(place, present.columns.field(0)))
     return Table(query, shape, find_bounds(database, query, sql.partition_column))
