@@ -260,14 +260,11 @@ def test_impossible_options(options: dict[str, Any]) -> None:
         ImageOptions(**options)
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_a_folder_without_images_or_classes_says_what_was_there(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match=r"(?s)no images found.*does not exist.*one folder of PNG or JPEG"):
         reader.find_images(str(tmp_path / "typo"))
     with pytest.raises(InfeedError, match=r"(?s)no images found.*which holds nothing"):
         reader.find_images(str(tmp_path))
-
-
-def test_a_flat_folder_says_what_was_there(tmp_path: Path) -> None:
     for number in range(6):
         save(tmp_path / f"{number}.png")
     with pytest.raises(InfeedError, match=r"(?s)no images found.*0\.png, 1\.png, 2\.png, 3\.png and 2 more"):
@@ -386,22 +383,20 @@ def test_the_limit_is_ours_and_not_pillows(tmp_path: Path, monkeypatch: pytest.M
     assert Image.MAX_IMAGE_PIXELS == 400_000
 
 
-@pytest.mark.parametrize(("before", "line"), [("path,label\n1.png,cat\n", 3), ("", 1)])
-def test_a_list_of_pictures_that_is_no_csv(tmp_path: Path, before: str, line: int) -> None:
-    save(tmp_path / "1.png")
-    (tmp_path / "labels.csv").write_text(before + "path,label," + "x" * 200_000 + "\n")  # more than a cell may have
-    with pytest.raises(InfeedError, match="not CSV") as raised:
-        reader.find_images(str(tmp_path / "labels.csv"))
-    assert raised.value.where.endswith(f"labels.csv, line {line}")
+LONG = "path,label," + "x" * 200_000  # more than a cell may have
+ONE = "path,label\n1.png,cat\n"
 
 
-@pytest.mark.parametrize("label", ['"cat" and dog', '"never closed'])
-def test_odd_quotes_in_a_list_of_pictures_are_an_error(tmp_path: Path, label: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [(LONG, 1), (ONE + LONG, 3), (f'{ONE}1.png,"cat" and dog\n1.png,dog', ""), (f'{ONE}1.png,"never closed\n', "")],
+)
+def test_a_list_of_pictures_that_is_no_csv(tmp_path: Path, content: str, line: int | str) -> None:
     save(tmp_path / "1.png")
-    (tmp_path / "labels.csv").write_text(f"path,label\n1.png,cat\n1.png,{label}\n1.png,dog\n")
+    (tmp_path / "labels.csv").write_text(f"{content}\n")
     with pytest.raises(InfeedError, match="not CSV") as raised:
         reader.find_images(str(tmp_path / "labels.csv"))
-    assert "labels.csv, line" in raised.value.where
+    assert f"labels.csv, line {line}" in raised.value.where
     assert "quotes" in raised.value.do
 
 
