@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -64,16 +63,6 @@ def test_parquet_keeps_what_tfx_loses(tmp_path: Path, multiset: Multiset, execut
     zeros, ones = values_of(multiset(f"{tmp_path}/ours"))
     assert zeros == {"i": [0], "f": [0.0], "b": [0], "s": [b""], "raw": [b""]}
     assert ones == kept
-
-
-def test_a_column_of_a_pickled_type_is_refused_and_not_run(pickled_column: Path, tmp_path: Path, execute: Any) -> None:
-    from infeed.components import ParquetExampleGen
-
-    (tmp_path / "in").mkdir()
-    shutil.copy(pickled_column / "table.parquet", tmp_path / "in")
-    with pytest.raises(InfeedError, match=r"(?s)Python extension type.*table\.parquet"):
-        execute(ParquetExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
-    assert not (pickled_column / "it-was-run").exists()
 
 
 @pytest.mark.skipif(not TAXI.exists(), reason="no taxi data in a folder shared/data beside the checkout")

@@ -221,21 +221,6 @@ def test_bad_input_is_our_error_also_through_beam(digits: str, tmp_path: Path) -
         execute(executor.Executor, tmp_path / "out", properties(digits, "*.csv"))
 
 
-def test_a_large_csv_is_read_in_spans_and_its_bad_rows_set_aside(tmp_path: Path) -> None:
-    from infeed.components.example_gen import executor
-
-    (tmp_path / "in").mkdir()
-    rows = [f'{row},"two\nlines"\n' for row in range(600)]
-    rows[300] = "300\n"
-    (tmp_path / "in" / "a.csv").write_text("x,y\n" + "".join(rows))
-    options = IngestOptions(block_bytes=1024, on_bad_row="reject")
-    execute(executor.Executor, tmp_path / "out", properties(f"{tmp_path}/in", options=options))
-    manifest = Manifest.read(f"{tmp_path}/out")
-    assert (manifest.rows_read, manifest.rejected.rows) == (600, 1)
-    (bad,) = (tmp_path / "out" / str(manifest.rejected.file)).read_text().splitlines()
-    assert '"line": 602' in bad
-
-
 def trips(folder: Path, files: int = 3) -> str:
     folder.mkdir()
     for number in range(files):

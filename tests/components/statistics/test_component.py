@@ -98,24 +98,11 @@ def test_what_partials_cannot_answer_is_computed_by_tfx_and_the_log_says_why(
     assert read_statistics(output, "train").datasets[0].weighted_num_examples == 9
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "why"),
-    [
-        ("payload_format", "FORMAT_PROTO", "payload_format of the examples is 'FORMAT_PROTO'"),
-        ("file_format", "FILE_FORMAT_PARQUET", "file_format of the examples is 'FILE_FORMAT_PARQUET'"),
-        ("custom_split_pattern", '{"train": "*"}', "custom_split_pattern of the examples is"),
-    ],
-)
-def test_examples_that_are_no_plain_tfrecords_are_left_to_tfx(examples: Any, name: str, value: str, why: str) -> None:
-    from infeed.components.statistics import component
-
-    examples.set_string_custom_property(name, value)
-    assert why in component.beyond(examples, {})
-
-
-def test_samples_and_sharded_output_are_left_to_tfx(examples: Any) -> None:
+def test_formats_samples_and_sharded_output_are_left_to_tfx(examples: Any) -> None:
     from infeed.components.statistics import component
 
     assert component.beyond(examples, {}) == ""
     assert "sample_rate_by_split" in component.beyond(examples, {"sample_rate_by_split": '{"train": 0.5}'})
     assert "sharded_stats_output" in component.beyond(examples, {"sharded_stats_output": True})
+    examples.set_string_custom_property("payload_format", "FORMAT_PROTO")
+    assert "payload_format of the examples is 'FORMAT_PROTO'" in component.beyond(examples, {})

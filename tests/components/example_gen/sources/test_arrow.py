@@ -133,11 +133,3 @@ def test_a_batch_larger_than_the_reader_s_memory_is_mapped(tmp_path: Path) -> No
     (task,) = opened.tasks
     first = next(iter(opened.read(task.payload, bad_rows=BadRows())))
     assert first.column("n")[:3].to_pylist() == [0, 1, 2]
-
-
-def test_a_pickled_type_is_refused_and_not_run(pickled_column: Path) -> None:
-    for name in ("table.arrow", "table.feather"):
-        with pytest.raises(InfeedError, match="Python extension type") as error:
-            open_arrow(str(pickled_column), {None: name}, IngestOptions(), ArrowOptions())
-        assert error.value.where == f"{pickled_column}/{name}"
-    assert not (pickled_column / "it-was-run").exists()

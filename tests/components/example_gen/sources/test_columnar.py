@@ -100,3 +100,12 @@ def test_a_bad_value_is_counted_over_the_file(form: str, tmp_path: Path) -> None
         list(batches_of(source))
     assert error.value.where == f"{tmp_path}/0.{form.split()[0]}, line 778, column 'u'"
     assert sum(batch.num_rows for batch in batches_of(source, BadRows("reject", 1))) == 999
+
+
+@pytest.mark.parametrize("name", ["table.parquet", "table.arrow", "table.feather"])
+def test_a_pickled_type_is_refused_and_not_run(name: str, pickled_column: Path) -> None:
+    kind = "parquet" if name == "table.parquet" else "arrow"
+    with pytest.raises(InfeedError, match="Python extension type") as error:
+        open_source(f"{pickled_column}/{name}", kind, IngestOptions(), {})
+    assert error.value.where == f"{pickled_column}/{name}"
+    assert not (pickled_column / "it-was-run").exists()
