@@ -132,6 +132,7 @@ class _Finder(MetaPathFinder):
             spec = ModuleSpec(package, None, is_package=True)
             spec.submodule_search_locations = [str(project.home)]
             return spec
+        # A file that an option names may have a name that no import finds, such as `my-model.v1.py`.
         if fullname in project.named:
             loader = _Loader(fullname, str(project.named[fullname]), project)
             return importlib.util.spec_from_file_location(fullname, loader.path, loader=loader)

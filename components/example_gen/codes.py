@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 _SHOWN = 5  # columns in a note
 _ALIKE = 0.9  # share of cells with one width that makes cells with an exponent codes
 _SHORTEST = 3  # characters of such a cell, as 1e5
-_TRIED = 100  # cells to reject a column of other numbers early
+_TRIED = 100  # cells at the beginning of a column
 _ZERO, _PLUS, _MINUS, _SPACE = b"0+- "
 
 
@@ -92,7 +92,7 @@ def _exponents(cells: pa.StringArray) -> npt.NDArray[np.bool_]:
     if b"e" not in text and b"E" not in text:
         return np.zeros(len(cells), bool)
     found = np.zeros(len(cells), bool)
-    for part in (cells.slice(0, _TRIED), cells):
+    for part in (cells.slice(0, _TRIED), cells):  # the first cells reject most columns of other numbers
         trimmed = pc.utf8_trim_whitespace(part)
         widths = pc.fill_null(pc.utf8_length(trimmed), 0).to_numpy(zero_copy_only=False)
         width = int(np.bincount(widths[widths > 0], minlength=1).argmax())

@@ -142,6 +142,7 @@ def open_patterns(
     opened: OpenedSource = open_place(*place, options, *([own] if own else []))
     asked = [pattern if found.is_query else files.join(root, pattern) for pattern in patterns.values()]
 
+    # A source that is reopened with other types needs the same columns, notes and tasks again.
     def finish(one: OpenedSource) -> OpenedSource:
         valued = with_values(replace(one, place=", ".join(asked)), options, partition_feature, every=every)
         notes = (*left_out, *_alike(valued.schema.names))

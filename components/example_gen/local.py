@@ -157,7 +157,7 @@ def writing_to(output: str, *, wait: bool = False) -> Iterator[None]:
     with _os_errors(output):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-        except FileExistsError as error:
+        except FileExistsError as error:  # a file has the place of a folder above, which "File exists" would not say
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path.parent)) from error
     lock = path.with_name(f".{path.name}.lock")
     with alone(lock, doing="another process is writing there", where=output, do=_WAIT, wait=wait):

@@ -217,7 +217,7 @@ def _stacked(epochs: Sequence[EpochProfile], parts: Sequence[tuple[str, Sequence
     first, *others = (epoch.seconds for epoch in epochs)
     later = max(others)
     axes.set_ylim(0, 1.15 * max(first, later))
-    if first > TOWERS_FROM * later:
+    if first > TOWERS_FROM * later:  # it traces graphs and fills caches, and would flatten all other bars
         axes.set_ylim(0, 0.75 * TOWERS_FROM * later)
         title = f"↑ epoch {numbers[0]} took {seconds(first)}, {percent(parts[-1][1][0] / first)} of it waiting"
         axes.set_title(title, color=MUTED, size=12, loc="left")

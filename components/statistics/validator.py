@@ -74,13 +74,13 @@ def validate(statistics: Statistics, schema: schema_pb2.Schema, columns: int = C
     found = anomalies_pb2.Anomalies()
     for start, part in _parts(statistics, schema, names, columns):
         anomalies = tfdv.validate_statistics(statistics=part[0], schema=part[1])
-        if not start:
+        if start:
+            found.drift_skew_info.extend(anomalies.drift_skew_info)
+        else:
             found.CopyFrom(anomalies)
             found.baseline.CopyFrom(schema)
         for name, one in anomalies.anomaly_info.items():
             found.anomaly_info[name].CopyFrom(one)
-        if start:
-            found.drift_skew_info.extend(anomalies.drift_skew_info)
         progress.report(f"validated {min(start + columns, len(names)):,} of {len(names):,} columns")
     return found
 
@@ -120,6 +120,7 @@ def _parts(
         part.feature.append(feature)
         if feature.domain in domains and feature.domain not in {domain.name for domain in part.string_domain}:
             part.string_domain.append(domains[feature.domain])
+    # The constraints of the dataset hold for all columns together, so only one part has them.
     for place, (counted, part) in enumerate(parts):
         part.default_environment.extend(schema.default_environment)
         if not place and schema.HasField("dataset_constraints"):

@@ -117,7 +117,7 @@ def _open_session(query: str, asked: BigQueryOptions) -> Any:
             table: Any = _table_of(query)
         else:
             job = client.query(query)
-            job.result(max_results=0)
+            job.result(max_results=0)  # waits for the job, whose rows are read from its table in parallel
             table = job.destination
         session = types.ReadSession(
             table=f"projects/{table.project}/datasets/{table.dataset_id}/tables/{table.table_id}",

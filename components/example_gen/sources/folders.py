@@ -256,6 +256,7 @@ def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> Ba
             reason = "" if streams.is_utf8(data) else f"not {form.encoding} text"
         except NotTextError as error:
             data, reason = b"", error.what
+        # `bounded` knows the sizes on the disk, but a compressed text may be of any size.
         if len(data) > form.max_row_mb << 20:
             reason = f"the text takes {inputs.too_large(form.max_row_mb)}"
         if reason:

@@ -340,6 +340,7 @@ def _parse_lines(
             of_row = {name: kinds.kind_of(value, name) for name, value in row.items()}
             known = kinds.widen_object(known, of_row)
         except MismatchError as error:
+            # A row that only contradicts the sample may be right, so it is not reported: the input is read again.
             if learning is None or of_row is None or learning.is_bad(of_row):
                 bad_rows.report(block.bad_row(number, error.reason, line, error.column or None))
         else:

@@ -110,6 +110,7 @@ def _complex(schema: Any, namespace: str, named: dict[str, Any], within: tuple[s
         if is_empty(item):
             raise InfeedError("a tf.Example cannot hold an array of nulls", do="leave out the column")
         return pa.list_(item)
+    # Columns cannot be nested without end, so a record within itself has no type in Arrow.
     if kind == "record" and name not in within:
         inner = _namespace(schema, namespace)
         return pa.struct([(one["name"], _type(one["type"], inner, named, (*within, name))) for one in schema["fields"]])

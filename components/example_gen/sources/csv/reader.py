@@ -290,6 +290,7 @@ def _convert(
         else:
             values, places = convert(options.plain(field.name, column) if is_number else column, field.type)
         arrays.append(values)
+        # A given type is the user's word that the cells are numbers, so only inferred types get a note.
         if is_number and field.name not in options.given_types:
             bad_rows.count_codes(field.name, find_codes(column))
         example = options.numbers.get(field.name)

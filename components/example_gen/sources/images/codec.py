@@ -144,6 +144,7 @@ def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tupl
     if options.pixels == "raw":
         return _raw(pixels), header
     file = io.BytesIO()
+    # In the format of the file, because a photo as PNG would be several times larger.
     pixels.save(file, header.format, **({"quality": _JPEG_QUALITY} if header.format == "jpeg" else {}))
     return file.getvalue(), header
 

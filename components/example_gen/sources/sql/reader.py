@@ -174,6 +174,7 @@ def connect(variable: str) -> Iterator[Database]:
     except (exc.ArgumentError, ValueError):
         what = "the value is not a SQLAlchemy URL"
         do = "use dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40"
+        # Without the cause, here and below, because its text may contain the password.
         raise InfeedError(what, where=f"the environment variable {variable}", do=do) from None
     way = adbc if url.drivername.endswith("+adbc") else alchemy
     try:
