@@ -10,18 +10,19 @@ import functools
 import json
 import logging
 import os
+import re
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from infeed.components.base.errors import InfeedError, required
 from infeed.components.base.sigterm import stopped_by_sigterm
-from infeed.components.kubeflow.missing_machines import explain, is_news, job_names
 from infeed.components.kubeflow.training_job import APIS, INDEX_ANNOTATION, NODE, Api, Place, TrainingJob
 
 _POLL = 2.0  # seconds between polls of the job
@@ -31,6 +32,7 @@ _GONE = 300.0  # seconds to wait for the deletion of an earlier job and its pods
 _TAIL = 50  # last lines of a failed machine's log
 _OF_JOBSET = "jobset.sigs.k8s.io/jobset-name"  # label of the pods; the JobSet of a TrainJob has the same name
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_POD = re.compile(r'pods "[^"]*"')
 _log = logging.getLogger(__name__)
 
 
@@ -165,7 +167,7 @@ class _Job:
         """Return the warnings about the job and its Job. None if the cluster denies access."""
         list_events = self.cluster.client.CoreV1Api().list_namespaced_event
         found: list[Any] = []
-        for name in job_names(self.place):
+        for name in _job_names(self.place):
             select = f"involvedObject.name={name},type=Warning"
             try:
                 found += self.cluster.ask(
@@ -307,3 +309,44 @@ def _state(pod: Any) -> str:
         if condition.type == "PodScheduled" and condition.status == "False":
             return f"{pod.status.phase} ({condition.reason}: {condition.message})"
     return str(pod.status.phase)
+
+
+def _job_names(place: Place) -> tuple[str, ...]:
+    """Return the names of the objects that create pods: the JobSet or TrainJob, and the Job of the machines."""
+    return place.name, f"{place.name}-{NODE}-0"
+
+
+def explain(api: Api, place: Place, found: Mapping[str, Any], events: Iterable[Any] | None) -> str:
+    """Return why machines are missing, and a command that shows details.
+
+    `found` is the job object. `events` are the warnings about `_job_names`, or None if the step may not list events.
+    """
+    conditions = (one for one in found.get("status", {}).get("conditions", ()) if one["status"] == "True")
+    reasons = [f"{one['type']}: {one.get('message', '')}" for one in conditions]
+    if events is None:
+        reasons.append("the step may not list events")
+    else:
+        reasons += _newest(events, found.get("metadata", {}).get("creationTimestamp"))
+    job_set, job = _job_names(place)
+    objects = " ".join(f"{kind}/{job_set}" for kind in dict.fromkeys((api.kind.lower(), "jobset")))
+    command = f"kubectl describe --namespace {place.namespace} {objects} job/{job}"
+    return f"{'; '.join(reasons) or 'the cluster gives no reason'}; see: {command}"
+
+
+def is_news(why: str, before: str) -> bool:
+    """Report whether two explanations differ in more than the pod name, which changes with each pod."""
+    return _POD.sub("", why) != _POD.sub("", before)
+
+
+def _newest(events: Iterable[Any], created: str | None) -> list[str]:
+    """Return the newest warning about each object. Older warnings may be about an earlier attempt."""
+    begin = datetime.fromisoformat(created.replace("Z", "+00:00")) if created else None
+    newest: dict[str, str] = {}
+    for event in sorted((each for each in events if _time(each)), key=_time):
+        if begin is None or _time(event) >= begin:
+            newest[event.involved_object.name] = f"{event.reason}: {event.message}"
+    return list(newest.values())
+
+
+def _time(event: Any) -> Any:
+    return event.last_timestamp or event.event_time

@@ -12,7 +12,6 @@ import argparse
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from infeed.components.dataset import files
@@ -83,9 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     state = state_of(given.input_base, given.config, given.range_config)
     for name in OUTPUTS:
-        path = Path(getattr(given, name))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(str(getattr(state, name)), encoding="utf-8")
+        files.write_bytes(getattr(given, name), str(getattr(state, name)).encode())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from infeed.components.kubeflow.message import mapped
+
 FOLDERS: Mapping[str, str] = {"gs": "gcs", "minio": "minio", "s3": "s3"}
 ROOT_VARIABLE = "INFEED_LAUNCHER_ROOT"
 """Environment variable for the parent folder of `/gcs`, `/minio` and `/s3`. A rehearsal sets it."""
@@ -56,13 +58,10 @@ class PathMap:
 
 
 def _replaced(value: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _replaced(one, names) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_replaced(one, names) for one in value]
-    if not isinstance(value, str):
-        return value
-    for old, new in names.items():
-        if value == old or value.startswith(f"{old}/"):
-            return new + value[len(old) :]
-    return value
+    def in_text(one: Any) -> Any:
+        for old, new in names.items() if isinstance(one, str) else ():
+            if one == old or one.startswith(f"{old}/"):
+                return new + one[len(old) :]
+        return one
+
+    return mapped(value, in_text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 ARGUMENT = "--json_serialized_invocation_args"
@@ -31,15 +31,30 @@ def title_of(type_: Mapping[str, Any]) -> str:
     return title[1] if title else str(type_.get("schemaTitle", ""))
 
 
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a copy of JSON data with `change` applied to every value except lists and dicts."""
+    if isinstance(value, dict):
+        return {key: mapped(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [mapped(item, change) for item in value]
+    return change(value)
+
+
 def read(arguments: Sequence[str]) -> tuple[Any, int]:
     """Return the ExecutorInput as the component declares it, and its index in the command line."""
     place = arguments.index(ARGUMENT) + 1
     message = json.loads(arguments[place])
-    return {
-        **message,
-        "inputs": _with_types(message.get("inputs", {}), _declared_types(arguments)),
-        "outputs": _without_logs(message["outputs"]),
-    }, place
+    inputs, outputs = message.setdefault("inputs", {}), message["outputs"]
+    # TFX's compiler wrote the types of the inputs into the command line.
+    declared = json.loads(arguments[arguments.index(INPUTS) + 1]) if INPUTS in arguments else {}
+    for name, found in inputs.get("artifacts", {}).items():
+        type_ = declared.get("artifacts", {}).get(name, {}).get("artifactType")
+        for artifact in found.setdefault("artifacts", []):  # the driver omits an empty list
+            metadata = {key: _unwrapped(value) for key, value in artifact.get("metadata", {}).items()}
+            artifact |= present({"type": type_, "metadata": metadata})
+    if artifacts := outputs.get("artifacts"):
+        outputs["artifacts"] = {name: found for name, found in artifacts.items() if not _is_of_driver(found)}
+    return message, place
 
 
 def accepted(output: Any) -> str:
@@ -47,37 +62,10 @@ def accepted(output: Any) -> str:
     return json.dumps(_accepted(output), allow_nan=False)
 
 
-def _declared_types(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the type of each input artifact by name, which TFX's compiler wrote into the command line."""
-    if INPUTS not in arguments:
-        return {}
-    declared = json.loads(arguments[arguments.index(INPUTS) + 1])
-    return {name: spec["artifactType"] for name, spec in declared.get("artifacts", {}).items()}
-
-
-def _with_types(inputs: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
-    artifacts = {
-        name: {**found, "artifacts": [_as_written(one, types.get(name)) for one in found.get("artifacts", [])]}
-        for name, found in inputs.get("artifacts", {}).items()
-    }
-    return {**inputs, "artifacts": artifacts} if artifacts else dict(inputs)
-
-
-def _as_written(artifact: Mapping[str, Any], type_: Any) -> dict[str, Any]:
-    metadata = {name: _unwrapped(value) for name, value in artifact.get("metadata", {}).items()}
-    return {**artifact, **({"type": type_} if type_ else {}), **({"metadata": metadata} if metadata else {})}
-
-
 def _unwrapped(value: Any) -> Any:
     if isinstance(value, Mapping) and len(value) == 1 and (name := next(iter(value))) in _WRAPPERS:
         return value[name]
     return value
-
-
-def _without_logs(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    artifacts = outputs.get("artifacts", {})
-    kept = {name: found for name, found in artifacts.items() if not _is_of_driver(found)}
-    return {**outputs, "artifacts": kept} if artifacts else dict(outputs)
 
 
 def _is_of_driver(found: Mapping[str, Any]) -> bool:

@@ -84,10 +84,8 @@ def write_shown(message: str, **places: str) -> None:
     """
     whole, shown = split(json.loads(message))
     uris = PathMap.of(artifact["uri"] for artifact in shown.values())  # the launcher uploads the pages
-    path = Path(whole["outputs"]["outputFile"])
-    path.parent.mkdir(parents=True, exist_ok=True)
     output = {"artifacts": uris.to_uris(fill(uris.to_local(shown), places))}
-    path.write_text(accepted(output), encoding="utf-8")
+    files.write_bytes(whole["outputs"]["outputFile"], accepted(output).encode())
 
 
 def fill(shown: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def command(project: str, from_node: str | None, verbose: bool, as_json: bool, *
         do = "use a local folder. deploy.root sets the root of a compiled pipeline"
         raise InfeedError(what, where="root", do=do)
     log = Path(config.logs) / "run.log"
-    with _only_run(config.root), quiet(log, verbose) as console:
+    with only_process(config.root), quiet(log, verbose) as console:
         for about, words in config.notes:
             _log.info("%s: %s", about, words)
         if not as_json:
@@ -76,18 +76,6 @@ def _exit_code(outcome: RunOutcome | None) -> int:
     if outcome is None:
         return EXIT_FAILED
     return 0 if outcome.blessed else EXIT_NOT_BLESSED
-
-
-@contextlib.contextmanager
-def _only_run(root: str) -> Iterator[None]:
-    """Lock the root, because two runs in one root would mix their checkpoints and metadata."""
-    try:
-        Path(root).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        do = "use another --root, or change the permissions"
-        raise InfeedError(f"cannot write to the folder: {error.strerror}", where=f"root {root}", do=do) from error
-    with only_process(root):
-        yield
 
 
 def _run(

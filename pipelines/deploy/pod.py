@@ -7,6 +7,8 @@ resources:
   Trainer: {shared_memory: 4Gi, pod: {metadata: {labels: {team: rides}}, spec: {imagePullSecrets: [{name: registry}]}}}
 """
 
+# ruff: noqa: N815
+
 from __future__ import annotations
 
 import dataclasses
@@ -26,14 +28,12 @@ from infeed.pipelines.deploy.kubernetes_names import (
     check_variables,
     check_volume,
 )
-from infeed.pipelines.deploy.pod_of_step import PodOfStep
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 _AS_QUANTITY = "use a Kubernetes quantity, such as 4 or 500m for cpu, 16Gi or 500M for memory"
-_OF_STEP = {option.name for option in dataclasses.fields(PodOfStep)}
 _MOST_CORES, _LEAST_MEMORY = 10_000, 1e6
 
 Operator = Literal["Equal", "Exists"]
@@ -128,6 +128,87 @@ class EphemeralVolume:
         check_quantity(self, "size")
         if self.storage_class is not None:
             check_object(self, "storage_class")
+
+
+# Fields of a pod that Kubeflow Pipelines gives to a step. The names are those of Kubernetes.
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Requirement on a label or a field of the machine."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        has_values = self.operator not in ("Exists", "DoesNotExist")
+        do = "list values" if has_values else f"leave it out: operator {self.operator} takes none"
+        require(bool(self.values) == has_values, self, "values", do)
+
+
+@dataclass(frozen=True)
+class Term:
+    """Requirements that a machine must all meet."""
+
+    matchExpressions: tuple[Requirement, ...] = ()
+    matchFields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Alternative terms. A machine must meet at least one."""
+
+    nodeSelectorTerms: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Term with its weight, 1 to 100."""
+
+    weight: int
+    preference: Term
+
+    def __post_init__(self) -> None:
+        require(1 <= self.weight <= 100, self, "weight", "use a number from 1 to 100")
+
+
+@dataclass(frozen=True)
+class NodeAffinity:
+    """Machines that a pod requires and prefers."""
+
+    requiredDuringSchedulingIgnoredDuringExecution: Terms | None = None
+    preferredDuringSchedulingIgnoredDuringExecution: tuple[Preference, ...] = ()
+
+
+@dataclass(frozen=True)
+class Affinity:
+    """Affinity of a pod. Steps take that to nodes alone."""
+
+    nodeAffinity: NodeAffinity = NodeAffinity()
+    podAffinity: Any = None
+    podAntiAffinity: Any = None
+
+
+@dataclass(frozen=True)
+class PullSecret:
+    """Secret for the registry of the image."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        check_object(self, "name")
+
+
+@dataclass(frozen=True)
+class PodOfStep:
+    """Part of a pod's `spec`."""
+
+    affinity: Affinity = field(default_factory=Affinity)
+    imagePullSecrets: tuple[PullSecret, ...] = ()
+
+
+_OF_STEP = {option.name for option in dataclasses.fields(PodOfStep)}
 
 
 def quantity(text: str, name: str) -> float:

@@ -41,7 +41,12 @@ class PastRun:
 
 @contextlib.contextmanager
 def only_process(root: str) -> Iterator[None]:
-    """Lock the root, because two runs in one root would mix their checkpoints and metadata."""
+    """Create and lock the root, because two runs in one root would mix their checkpoints and metadata."""
+    try:
+        Path(root).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        do = "use another --root, or change the permissions"
+        raise InfeedError(f"cannot write to the folder: {error.strerror}", where=f"root {root}", do=do) from error
     do = "wait for that run, stop it, or give another --root"
     with alone(Path(root, _LOCK), doing="another run uses this folder", where=f"root {root}", do=do):
         yield

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
+from infeed.components.dataset import files
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import errors
 from infeed.pipelines.project.resolved import read_resolved
@@ -35,9 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with errors(as_json=False, debug=False):
         config = read_resolved(given.project, {"data": given.data} if given.data else {})
         assert config, "the compiler writes the config"
-        path = Path(given.input_fingerprint)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(state_of(config), encoding="utf-8")
+        files.write_bytes(given.input_fingerprint, state_of(config).encode())
 
 
 if __name__ == "__main__":

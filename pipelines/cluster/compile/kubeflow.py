@@ -28,7 +28,6 @@ from infeed.pipelines.cluster.compile.arguments import shorten
 from infeed.pipelines.cluster.compile.platform_spec import platform_spec
 from infeed.pipelines.cluster.compile.pod_template import pod_template
 from infeed.pipelines.cluster.job.compiled import JOB, STEP, Schema, Spec, Target, Task, leaves, read_tasks
-from infeed.pipelines.cluster.job.parameters import mapped
 from infeed.pipelines.config import PipelineConfig, folder_of, split_data
 from infeed.pipelines.deploy.beam import check_places, cluster_runner, with_image
 from infeed.pipelines.deploy.options import BASE_MODEL, DEFAULT, TRAINER, Deploy, Resources
@@ -271,7 +270,7 @@ def relative_function_paths(value: Any, folder: str) -> Any:
     """Return a copy of plain data with `folder/x.py:` replaced by `x.py:` in every string. Other paths stay."""
     written = sorted({folder, json.dumps(folder)[1:-1]})  # some strings hold JSON
     pattern = re.compile(rf"(?:{'|'.join(map(re.escape, written))})/(?=[^\"\s:]+\.py:)")
-    return mapped(value, lambda one: pattern.sub("", one) if isinstance(one, str) else one)
+    return message.mapped(value, lambda one: pattern.sub("", one) if isinstance(one, str) else one)
 
 
 def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:

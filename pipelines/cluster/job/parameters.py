@@ -98,15 +98,6 @@ def as_text(value: Value) -> str:
     return json.dumps(value)
 
 
-def mapped(value: Value, change: Callable[[Value], Value]) -> Value:
-    """Return a copy of plain data with `change` applied to every value except lists and dicts."""
-    if isinstance(value, dict):
-        return {key: mapped(item, change) for key, item in value.items()}
-    if isinstance(value, list):
-        return [mapped(item, change) for item in value]
-    return change(value)
-
-
 def parse(text: str, kind: str, where: str) -> Value:
     """Parse a value of type `kind` (schema 2.1), from a command line or from the file of an output parameter.
 

@@ -12,8 +12,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow.message import present
-from infeed.pipelines.cluster.job.parameters import mapped
+from infeed.components.kubeflow.message import mapped, present
 
 Kfp = Literal["2.5", "2.14", "2.15", "2.17"]
 """First version of Kubeflow Pipelines for each form of the messages."""

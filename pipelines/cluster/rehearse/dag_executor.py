@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.kubeflow.message import mapped
 from infeed.pipelines.cluster.job import parameters as values
 from infeed.pipelines.cluster.job.compiled import Spec, Task, leaves
 from infeed.pipelines.cluster.job.parameters import Value
@@ -236,7 +237,7 @@ def holds(condition: str, inputs: TaskIO) -> bool:
     environment, problem = Environment(), "it is neither true nor false"
     try:
         program = environment.program(environment.compile(condition))
-        doubles = values.mapped(known, lambda one: float(one) if type(one) is int else one)
+        doubles = mapped(known, lambda one: float(one) if type(one) is int else one)
         result = program.evaluate({"inputs": json_to_cel(doubles)})
     except (CELParseError, CELEvalError) as error:
         result, problem = None, str(error.args[0])

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.kubeflow.message import mapped
 from infeed.components.kubeflow.packed import is_packed, pack, unpack
-from infeed.pipelines.cluster.job.parameters import mapped
 
 _LOCAL = re.compile(r"(?<![\w:/.~-])(?:/[\w.-]+){2,}")
 _OF_EVERY_IMAGE = ("/bin/", "/dev/", "/etc/", "/lib/", "/opt/", "/proc/", "/sys/", "/usr/")

@@ -23,8 +23,7 @@ from infeed.pipelines.cluster.rehearse.dag_executor import DagExecutor
 from infeed.pipelines.cluster.rehearse.executor_io import Artifact, TaskIO
 from infeed.pipelines.cluster.rehearse.launch import ContainerLauncher, Faults, Launcher, LocalLauncher
 from infeed.pipelines.cluster.rehearse.locations import Locations, PathMapping
-from infeed.pipelines.cluster.rehearse.one_process import in_one_process
-from infeed.pipelines.cluster.rehearse.step import RunContext
+from infeed.pipelines.cluster.rehearse.step import RunContext, in_one_process
 from infeed.pipelines.cluster.rehearse.store import Store, open_store
 from infeed.pipelines.console.nodes import OnChange, RunReport
 

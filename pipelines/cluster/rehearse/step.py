@@ -18,17 +18,26 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import size
 from infeed.components.dataset import files
 from infeed.components.kubeflow import disk
-from infeed.pipelines.cluster.job.compiled import Spec, Task
+from infeed.pipelines.cluster.job.compiled import JOB, STEP, Spec, Task
 from infeed.pipelines.cluster.rehearse import backend, executor_io, launch
 from infeed.pipelines.cluster.rehearse.backend import Kfp
 from infeed.pipelines.cluster.rehearse.executor_io import Artifact, AttemptDir, TaskIO, TaskResult, View, fill_arguments
 from infeed.pipelines.cluster.rehearse.launch import Faults, Launcher, describe_exit, has_begun
 from infeed.pipelines.cluster.rehearse.launcher import Pod, pod_below
-from infeed.pipelines.cluster.rehearse.one_process import NOTE, in_one_process
 from infeed.pipelines.cluster.rehearse.store import Execution, Store
 from infeed.pipelines.console.nodes import NodeState
 
 _ON_PURPOSE = "killed on purpose"
+# A rehearsal trains in the step itself, even if the job would start machines or a service.
+NOTE = "trained as one process"
+"""Remark in the report of a step that would start machines."""
+ENTRY_POINT = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
+_HERE = {  # executor that starts a custom job of Vertex AI -> executor that the machines of the job run
+    "infeed.components.trainer.vertex_executor.VertexExecutor": "infeed.components.trainer.executor.TrainerExecutor",
+    "tfx.extensions.google_cloud_ai_platform.trainer.executor.GenericExecutor": (
+        "tfx.components.trainer.executor.GenericExecutor"
+    ),
+}
 
 OnProgress = Callable[[str], None]
 """Callback for a short note on the progress of the step."""
@@ -274,6 +283,17 @@ class _StepRunner:
     def _say(self, line: str) -> None:
         self._log.write(f"{line}\n")
         self._log.flush()
+
+
+def in_one_process(words: Sequence[str]) -> list[str]:
+    """Return the command line of a step, changed so that the step trains by itself and starts no machines."""
+    found = [*words]
+    if STEP[-1] in found and JOB in found:
+        place = found.index(JOB)
+        del found[place : place + 2]  # with its value
+    if {ENTRY_POINT, STEP[-1]}.isdisjoint(found):
+        return found
+    return [_HERE.get(word, word) for word in found]
 
 
 def fingerprint(

@@ -68,6 +68,19 @@ def test_lists_and_objects_that_ml_metadata_wrapped_are_as_they_were_written() -
     assert artifact["metadata"] == {"words": ["a"], "sizes": {"list": 1}, "plain": {"list": [], "more": 1}, "zero": 0}
 
 
+def test_values_are_changed_inside_of_lists_and_objects() -> None:
+    data = {"a": [1, {"b": "two", "c": None}]}
+    changed = message.mapped(data, lambda one: one + 1 if isinstance(one, int) else one)
+    assert changed == {"a": [2, {"b": "two", "c": None}]}
+    assert data == {"a": [1, {"b": "two", "c": None}]}
+
+
+def test_an_input_without_artifacts_has_an_empty_list() -> None:
+    given = {"inputs": {"artifacts": {"base_model": {}}}, "outputs": {}}
+    received, _ = message.read([message.ARGUMENT, json.dumps(given)])
+    assert received["inputs"]["artifacts"] == {"base_model": {"artifacts": []}}
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

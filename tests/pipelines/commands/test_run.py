@@ -17,6 +17,7 @@ from infeed.pipelines.cli import main
 from infeed.pipelines.commands import run
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
+from infeed.pipelines.local.history import only_process
 from infeed.pipelines.local.outcome import RunOutcome
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
@@ -78,7 +79,7 @@ def _interrupted(config: Any, console: Console) -> None:
 
 def test_a_second_run_in_one_root_is_refused_and_names_the_first(tmp_path: Path) -> None:
     arguments = ["run", "tabular", "--root", str(tmp_path)]
-    with run._only_run(str(tmp_path)):
+    with only_process(str(tmp_path)):
         result = CliRunner().invoke(main, arguments)
     assert result.exit_code == EXIT_BAD_INPUT
     assert f"process {os.getpid()} on host" in result.output

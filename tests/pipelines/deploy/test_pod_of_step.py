@@ -8,7 +8,7 @@ import pytest
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
-from infeed.pipelines.deploy.pod_of_step import PodOfStep
+from infeed.pipelines.deploy.pod import PodOfStep
 
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

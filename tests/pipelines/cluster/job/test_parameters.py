@@ -11,7 +11,6 @@ from infeed.pipelines.cluster.job.parameters import (
     constant,
     declared_type,
     legacy_value,
-    mapped,
     parse,
     read_parameters,
     to_legacy,
@@ -44,12 +43,12 @@ def test_values_get_the_types_that_the_job_declares() -> None:
     assert type(found["augment"]) is bool
 
 
-def test_a_text_is_never_taken_for_a_number() -> None:
+def test_a_component_in_python_prints_true_with_a_capital_letter() -> None:
+    assert parse("True", "BOOLEAN", "out") is True
+
+
+def test_a_text_is_never_taken_for_a_number_and_defaults_are_not_sent() -> None:
     assert read(["data=007"], job(**DECLARED)) == {"data": "007"}
-
-
-def test_only_what_is_given_is_sent_and_the_rest_keeps_the_jobs_defaults() -> None:
-    assert read(["data="], job(**DECLARED)) == {"data": ""}
 
 
 @pytest.mark.parametrize(
@@ -109,37 +108,3 @@ def test_declared_types_have_one_name_in_both_schemas() -> None:
 )
 def test_command_lines_hold_values_as_kubeflow_writes_them(value: Any, text: str) -> None:
     assert as_text(value) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "value"),
-    [
-        ("3", "NUMBER_INTEGER", 3),
-        ("0.5", "NUMBER_DOUBLE", 0.5),
-        ("True", "BOOLEAN", True),  # as a component in Python prints it
-        ("[1]", "LIST", [1]),
-        ('{"a": 1}', "STRUCT", {"a": 1}),
-        ("3", "STRING", "3"),
-    ],
-)
-def test_an_output_file_is_read_by_its_type(text: str, kind: str, value: Any) -> None:
-    assert parse(text, kind, "out") == value
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "words"),
-    [
-        ("3.5", "NUMBER_INTEGER", "a whole number"),
-        ("yes", "BOOLEAN", "true or false"),
-        ("{}", "LIST", "a list in JSON"),
-    ],
-)
-def test_a_file_that_holds_something_else_is_an_error(text: str, kind: str, words: str) -> None:
-    with pytest.raises(InfeedError, match=f"is not {words}\n  where: parameter out"):
-        parse(text, kind, "parameter out")
-
-
-def test_values_are_changed_inside_of_lists_and_objects() -> None:
-    data = {"a": [1, {"b": "two", "c": None}]}
-    assert mapped(data, lambda one: one + 1 if isinstance(one, int) else one) == {"a": [2, {"b": "two", "c": None}]}
-    assert data == {"a": [1, {"b": "two", "c": None}]}

@@ -11,8 +11,8 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.engine.project_archive import VARIABLE, digest
 from infeed.pipelines.cluster.job.compiled import CompiledJob, read_tasks
 from infeed.pipelines.cluster.rehearse.locations import PathMapping
-from infeed.pipelines.cluster.rehearse.one_process import ENTRY_POINT
 from infeed.pipelines.cluster.rehearse.rehearsal import check_tasks
+from infeed.pipelines.cluster.rehearse.step import ENTRY_POINT
 
 RESOLVER = {"resolver": {"outputArtifactQueries": {}}}
 

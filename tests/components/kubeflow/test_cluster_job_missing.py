@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.kubeflow.missing_machines import explain, is_news
+from infeed.components.kubeflow.cluster_job import explain, is_news
 from infeed.components.kubeflow.training_job import APIS, Place
 
 PLACE = Place("infeed-a1", "team")

@@ -4,11 +4,11 @@ import importlib
 
 import pytest
 
-from infeed.pipelines.cluster.rehearse import one_process
-from infeed.pipelines.cluster.rehearse.one_process import ENTRY_POINT, in_one_process
+from infeed.pipelines.cluster.rehearse import step
+from infeed.pipelines.cluster.rehearse.step import ENTRY_POINT, in_one_process
 
 STEP = ("python", "-m", "infeed.components.kubeflow.step")
-OF_VERTEX, OF_TFX = one_process._HERE
+OF_VERTEX, OF_TFX = step._HERE
 
 
 def test_a_step_with_machines_trains_itself() -> None:
@@ -25,7 +25,7 @@ def test_a_step_that_asks_vertex_ai_for_machines_runs_the_executor_of_the_machin
     executor: str, entry_point: str
 ) -> None:
     words = ["python", "-m", entry_point, "--executor_class_path", executor]
-    assert in_one_process(words) == [*words[:-1], one_process._HERE[executor]]
+    assert in_one_process(words) == [*words[:-1], step._HERE[executor]]
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,6 @@ def test_other_steps_keep_their_command_line(words: tuple[str, ...]) -> None:
 
 @pytest.mark.tfx
 def test_the_executors_exist() -> None:
-    for name in (name for pair in one_process._HERE.items() for name in pair):
+    for name in (name for pair in step._HERE.items() for name in pair):
         module, _, attribute = name.rpartition(".")
         assert getattr(importlib.import_module(module), attribute)
