@@ -241,7 +241,7 @@ class _Follower:
             time.sleep(_POLL)
 
     def _failed(self, what: str, do: str) -> InfeedError:
-        states = "".join(f"; {_of_machine(found)}" for found in self._states.items())
+        states = "".join(f"; machine {number} is {state}" for number, state in self._states.items())
         states += f"; {self._missing}" if self._missing else ""
         where = f"{self.job.api.kind} {self.job.place.name} in {self.job.place.namespace}"
         return InfeedError(f"the training job {what}{states}", where=where, do=do)
@@ -257,7 +257,7 @@ class _Follower:
             if self._states.get(number) == state:
                 continue
             self._states[number] = state
-            _log.info("%s", _of_machine((number, state)))
+            _log.info("machine %s is %s", number, state)
             if pod.status.phase == "Failed" and number:
                 for line in self.job.log_lines(pod.metadata.name, tail_lines=_TAIL):
                     self._lines.append(line)
@@ -292,10 +292,6 @@ class _Follower:
 
 def _number(pod: Any) -> int:
     return int((pod.metadata.annotations or {}).get(INDEX_ANNOTATION, 0))
-
-
-def _of_machine(found: tuple[int, str]) -> str:
-    return f"machine {found[0]} is {found[1]}"
 
 
 def _state(pod: Any) -> str:

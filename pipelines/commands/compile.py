@@ -114,7 +114,8 @@ def command(
     with quiet(Path(config.logs) / "compile.log") as console:
         added = beam_options(config.deploy, image, config.root) if image else []
         beam = [("" if number else "beam", option) for number, option in enumerate(added)]
-        tag = [("image", f"{image}: a tag, which may move before the cluster looks it up")] if _is_tag(image) else []
+        is_tag = image is not None and "@" not in image
+        tag = [("image", f"{image}: a tag, which may move before the cluster looks it up")] if is_tag else []
         show_facts(console, [*config.notes, *tag, *beam])
         (compile_native if target == NATIVE else compile_config)(config, options)
         job = _show_written(console, output, target)
@@ -128,10 +129,6 @@ def command(
             )
         tight = tight_disks(job, lambda: data_bytes(config))
         _warn(console, filter(None, (local_places(config), tight, dropped)))
-
-
-def _is_tag(image: str | None) -> bool:
-    return image is not None and "@" not in image
 
 
 def _names_function(project: str) -> bool:

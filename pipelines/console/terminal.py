@@ -48,19 +48,16 @@ def escape_unencodable() -> None:
                 stream.reconfigure(errors="backslashreplace")
 
 
-def in_notebook() -> bool:
-    """Return whether this process runs in a notebook (Jupyter, Colab, VS Code), whose output only appends text."""
-    return "JPY_PARENT_PID" in os.environ or "inline" in os.environ.get("MPLBACKEND", "")
-
-
 class Terminal(Console):
     """Rich console that escapes control characters in text; only Rich itself emits control sequences.
 
-    In a notebook it is not interactive, because a live table would print a copy at each change.
+    In a notebook (Jupyter, Colab, VS Code) it is not interactive: the output only appends text, so a live table would
+    print a copy at each change.
     """
 
     def __init__(self, **given: Any) -> None:
-        super().__init__(**{"force_interactive": False if in_notebook() else None, **given})
+        in_notebook = "JPY_PARENT_PID" in os.environ or "inline" in os.environ.get("MPLBACKEND", "")
+        super().__init__(**{"force_interactive": False if in_notebook else None, **given})
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

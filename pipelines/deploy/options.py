@@ -13,7 +13,6 @@ These settings do not change the results of a pipeline. `infeed run` ignores the
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -136,20 +135,10 @@ class Resources:
         given = {option: [name for one in some for name in one.env.values()] for option, some in sources.items()}
         check_distinct_variables(self, {"env": list(self.env or ()), **given})
 
-    @functools.cached_property
-    def cores(self) -> float | None:
-        """Limit of cores as a number."""
-        return None if self.cpu is None else quantity(self.cpu, "cpu")
-
-    @functools.cached_property
-    def memory_bytes(self) -> float | None:
-        """Limit of memory in bytes."""
-        return None if self.memory is None else quantity(self.memory, "memory")
-
-    @functools.cached_property
-    def ephemeral_bytes(self) -> int | None:
-        """Limit of the pod's disk in bytes."""
-        return None if self.ephemeral_storage is None else int(quantity(self.ephemeral_storage, "ephemeral_storage"))
+    def amount(self, name: str) -> float | None:
+        """Return a quantity as a number of cores or bytes. None if it is not set."""
+        text = getattr(self, name)
+        return None if text is None else quantity(text, name)
 
     @property
     def mounts(self) -> list[str]:
@@ -162,11 +151,10 @@ class Resources:
     @property
     def variables(self) -> dict[str, str]:
         """Environment variables of the container: `env`, and the limit of the disk if downloads count towards it."""
-        volumes: tuple[Volume | EphemeralVolume, ...] = (*(self.volumes or ()), *(self.ephemeral_volumes or ()))
-        counts = self.ephemeral_bytes is not None and not {volume.mount.strip("/") for volume in volumes} & set(
-            FOLDERS.values()
-        )
-        return {**(self.env or {}), **({disk.VARIABLE: str(self.ephemeral_bytes)} if counts else {})}
+        disk_bytes, volumes = self.amount("ephemeral_storage"), (self.volumes or ()) + (self.ephemeral_volumes or ())
+        # The launcher downloads to these folders: on a volume, downloads do not count.
+        counts = disk_bytes is not None and {one.mount.strip("/") for one in volumes}.isdisjoint(FOLDERS.values())
+        return {**(self.env or {}), **({disk.VARIABLE: str(int(disk_bytes or 0))} if counts else {})}
 
     def over(self, default: Resources) -> Resources:
         """Return these resources with missing fields from `default`.

@@ -31,7 +31,6 @@ from infeed.pipelines.cluster.job.compiled import JOB, STEP, Schema, Spec, Targe
 from infeed.pipelines.config import PipelineConfig, folder_of, split_data
 from infeed.pipelines.deploy.beam import check_places, cluster_runner, with_image
 from infeed.pipelines.deploy.options import BASE_MODEL, DEFAULT, TRAINER, Deploy, Resources
-from infeed.pipelines.deploy.pod import quantity
 from infeed.pipelines.deploy.vertex import pipeline_job
 
 if TYPE_CHECKING:
@@ -42,6 +41,14 @@ _LIKE_NUMBER = re.compile(r"[-+._]*[0-9]")
 _EXECUTOR = "--executor_class_path"
 # Replacing a preempted machine takes a while. The factor is kfp's default.
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration": "600s"}
+
+# Setting -> field of the ResourceSpec, and its unit in cores or bytes.
+_AMOUNTS = {
+    "cpu": ("cpuLimit", 1.0),
+    "memory": ("memoryLimit", 1e9),
+    "cpu_request": ("cpuRequest", 1.0),
+    "memory_request": ("memoryRequest", 1e9),
+}
 
 
 @dataclass(frozen=True)
@@ -330,19 +337,14 @@ def container_resources(resources: Resources) -> dict[str, Any]:
     pod, so the storage is written as an accelerator.
     """
     spec: dict[str, Any] = {}
-    if resources.cores is not None:
-        spec["cpuLimit"] = resources.cores
-    if resources.memory_bytes is not None:
-        spec["memoryLimit"] = resources.memory_bytes / 1e9
-    if resources.cpu_request is not None:
-        spec["cpuRequest"] = quantity(resources.cpu_request, "cpu_request")
-    if resources.memory_request is not None:
-        spec["memoryRequest"] = quantity(resources.memory_request, "memory_request") / 1e9
+    for name, (field, unit) in _AMOUNTS.items():
+        if (amount := resources.amount(name)) is not None:
+            spec[field] = amount / unit
     if resources.accelerator is not None:
         count = str(resources.accelerators or 1)  # JSON of protobuf writes an int64 as a string
         spec["accelerator"] = {"type": resources.accelerator, "count": count}
-    elif resources.ephemeral_bytes is not None:
-        spec["accelerator"] = {"type": disk.RESOURCE, "count": str(resources.ephemeral_bytes)}
+    elif (amount := resources.amount("ephemeral_storage")) is not None:
+        spec["accelerator"] = {"type": disk.RESOURCE, "count": str(int(amount))}
     return spec
 
 

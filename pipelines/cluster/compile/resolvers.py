@@ -6,7 +6,7 @@ run of a pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from infeed.components.base.errors import InfeedError
@@ -23,23 +23,18 @@ def empty_inputs(pipeline: Pipeline) -> list[str]:
 
     Raises InfeedError if a component requires such an input.
     """
-    found = list(_filled(pipeline))
-    for node, key in found:
-        if not node.spec.INPUTS[key].optional:
-            what = f"{node.id} requires {key}, which comes from a resolver, and Kubeflow's backend runs no resolvers"
-            raise InfeedError(what, where=f"node {node.id}", do=_DO)
-    return [f"{node.id}.{key}" for node, key in found]
-
-
-def _filled(pipeline: Pipeline) -> Iterator[tuple[Any, str]]:
-    """Yield each component with an input that a resolver would fill, and the name of the input."""
     from tfx.dsl.components.common.resolver import Resolver
 
-    resolvers = {node.id for node in pipeline.components if isinstance(node, Resolver)}
+    resolvers, found = {node.id for node in pipeline.components if isinstance(node, Resolver)}, []
     for node in pipeline.components:
         for key, channel in node.inputs.items() if node.id not in resolvers else ():
-            if getattr(channel, "producer_component_id", None) in resolvers:
-                yield node, key
+            if getattr(channel, "producer_component_id", None) not in resolvers:
+                continue
+            if not node.spec.INPUTS[key].optional:
+                what = f"{node.id} requires {key} of a resolver, and Kubeflow's backend runs no resolvers"
+                raise InfeedError(what, where=f"node {node.id}", do=_DO)
+            found.append(f"{node.id}.{key}")
+    return found
 
 
 def remove(spec: Mapping[str, Any]) -> None:

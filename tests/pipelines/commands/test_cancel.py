@@ -45,11 +45,6 @@ def test_a_run_is_cancelled(server: Any, job: str) -> None:
     assert server.frames[0]["history"][-2:] == ["CANCELING", "FAILED"]
 
 
-def test_a_run_that_does_not_exist_is_an_error(server: Any) -> None:
-    done = infeed("cancel", "nothing", "--host", server.url)
-    assert (done.returncode, "the run nothing does not exist" in done.stderr) == (2, True)
-
-
 def test_a_schedule_has_a_page(server: Any, job: str) -> None:
     done = infeed(
         "submit", job, "--parameter", "data=x", "--host", server.url, "--cron", "0 6 * * *", "--name", "daily"

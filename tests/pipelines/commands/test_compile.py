@@ -26,15 +26,6 @@ def test_without_an_image_it_says_where_to_name_one(tmp_path: Path) -> None:
     assert "--image" in result.stderr
 
 
-def test_what_the_target_does_not_have_is_told_at_once(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_bytes((PROJECT / "model.py").read_bytes())
-    resources = "  resources: {Trainer: {accelerator: NVIDIA_L4}}\n"
-    (tmp_path / "config.yaml").write_text((PROJECT / "config.yaml").read_text() + resources)
-    result = compile_(tmp_path, "--data", TABLE, "--output", tmp_path / "job.yaml")
-    assert result.exit_code == 2
-    assert "no accelerator 'NVIDIA_L4'" in result.stderr
-
-
 @pytest.mark.tfx
 def test_options_of_the_command_line_become_the_defaults_of_the_parameters(tmp_path: Path) -> None:
     output = tmp_path / "job.json"
@@ -49,18 +40,6 @@ def test_options_of_the_command_line_become_the_defaults_of_the_parameters(tmp_p
         "batch_size": 8,
         "strategy": "mirrored",
     }
-
-
-@pytest.mark.tfx
-def test_a_node_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_bytes((PROJECT / "model.py").read_bytes())
-    resources = "  resources: {Trianer: {cpu: 4}}\n"
-    (tmp_path / "config.yaml").write_text((PROJECT / "config.yaml").read_text() + resources)
-    result = compile_(tmp_path, "--data", TABLE, "--root", tmp_path / "runs", "--output", tmp_path / "job.yaml")
-    assert result.exit_code == 2
-    assert "no node 'Trianer'" in result.stderr
-    assert "use default or one of CsvExampleGen, Evaluator, ExampleValidator, InputReport, Pusher" in result.stderr
-    assert not (tmp_path / "job.yaml").exists()
 
 
 @pytest.mark.tfx

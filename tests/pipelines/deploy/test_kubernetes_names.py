@@ -56,7 +56,7 @@ def test_one_volume_for_two_options_names_both() -> None:
         check_volumes(Options(), {"secrets": ["a", "b"], "volumes": ["b"]})
 
 
-@pytest.mark.parametrize("variable", ["A B", "1A", "KFP_POD_NAME", "TF_CONFIG"])
+@pytest.mark.parametrize("variable", ["A B", "1A", "KFP_POD_NAME", "TF_CONFIG", "ARGO_TEMPLATE", "INFEED_PROJECT"])
 def test_a_variable_that_no_pod_may_have(variable: str) -> None:
     with pytest.raises(OptionError):
         check_variables(Options(), "env", [variable])

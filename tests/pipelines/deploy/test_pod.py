@@ -35,13 +35,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a key to no variable": ({"secrets": [{"name": "s", "env": {"key": "A B"}}]}, "secrets[0].env"),
     "a name of no Secret": ({"secrets": [{"name": "A_B", "mount": "/s"}]}, "secrets[0].name"),
     "a mounted Secret with a dot": ({"secrets": [{"name": "my.certs", "mount": "/s"}]}, "secrets[0].name"),
-    "a claim of 80 letters": ({"volumes": [{"claim": "a" * 80, "mount": "/v"}]}, "volumes[0].claim"),
     "a claim of Kubeflow's name": ({"volumes": [{"claim": "kfp-launcher", "mount": "/v"}]}, "volumes[0].claim"),
-    "a claim of a scratch folder": ({"volumes": [{"claim": "dot-cache-scratch", "mount": "/v"}]}, "volumes[0].claim"),
-    "a ConfigMap of the shared memory's name": (
-        {"config_maps": [{"name": "shm", "mount": "/v"}]},
-        "config_maps[0].name",
-    ),
     "two volumes of one name": (
         {"secrets": [{"name": "store", "mount": "/s"}], "config_maps": [{"name": "store", "mount": "/c"}]},
         "config_maps",
@@ -51,10 +45,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "volumes",
     ),
     "a variable that is set twice": ({"env": {"A": "1"}, "secrets": [{"name": "s", "env": {"k": "A"}}]}, "env"),
-    "a variable of Kubeflow's": ({"env": {"KFP_POD_NAME": "x"}}, "env"),
     "a key of no label": ({"pod": {"metadata": {"labels": {"bad key!": "a"}}}}, "pod"),
     "a key of no annotation": ({"pod": {"metadata": {"annotations": {"bad key!": "a"}}}}, "pod"),
-    "a key with a domain that is none": ({"pod": {"metadata": {"annotations": {"Example.com/a": "b"}}}}, "pod"),
     "a toleration of a value that exists": (
         {"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]},
         "tolerations[0].value",
@@ -64,8 +56,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "tolerations[0].seconds",
     ),
     "a request above the limit": ({"cpu": 1, "cpu_request": 2}, "cpu_request"),
-    "a variable of the compiler": ({"secrets": [{"name": "s", "env": {"k": "INFEED_PROJECT"}}]}, "secrets[0].env"),
-    "a variable of Argo": ({"env": {"ARGO_TEMPLATE": "x"}}, "env"),
     "a key of no Secret": ({"secrets": [{"name": "s", "env": {"a b": "A"}}]}, "secrets[0].env"),
     "a folder above the volume": ({"volumes": [{"claim": "c", "mount": "/v", "path": "a/../.."}]}, "volumes[0].path"),
     "a folder of the machine": ({"volumes": [{"claim": "c", "mount": "/v", "path": "/a"}]}, "volumes[0].path"),
@@ -77,8 +67,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a toleration of any value": ({"tolerations": [{"effect": "NoSchedule"}]}, "tolerations[0].key"),
     "a toleration of no taint": ({"tolerations": [{"key": "a b", "operator": "Exists"}]}, "tolerations[0].key"),
     "a number as a label": ({"pod": {"metadata": {"labels": {"commit": 1}}}}, "pod"),
-    "a number as an annotation": ({"pod": {"metadata": {"annotations": {"a": 1}}}}, "pod"),
-    "a name of no registry's Secret": ({"pod": {"spec": {"imagePullSecrets": [{"name": "A_B"}]}}}, "pod"),
     "a registry's Secret without name": ({"pod": {"spec": {"imagePullSecrets": ["registry"]}}}, "pod"),
     "a field of no affinity": ({"pod": {"spec": {"affinity": {"nodeAffinity": {"required": []}}}}}, "pod"),
     "an operator of no requirement": (affinity({"key": "zone", "operator": "Within", "values": ["a"]}), "pod"),
@@ -128,16 +116,6 @@ def test_a_name_that_only_the_entry_default_adds_is_checked_too() -> None:
 def test_a_setting_that_no_step_has_is_told_with_its_way(kind: Any, setting: str) -> None:
     with pytest.raises(InfeedError, match=r"leave it out: .*(submit --service-account|no priority)"):
         schema.read(kind, {setting: "x"}, "deploy")
-
-
-def test_settings_are_read_as_kubernetes_writes_them() -> None:
-    given = {
-        "secrets": [{"name": "store", "env": {"accesskey": "AWS_ACCESS_KEY_ID"}}],
-        "cpu_request": "500m",
-    }
-    read = schema.read(Resources, given, "resources")
-    assert read.secrets == (KeySource("store", {"accesskey": "AWS_ACCESS_KEY_ID"}),)
-    assert read.cpu_request == "500m"
 
 
 def test_a_request_above_the_limit_of_default_is_told_with_its_node() -> None:

@@ -57,10 +57,6 @@ def node_task(changed: dict[str, Any], name: str) -> dict[str, Any]:
     return node(changed, name).spec
 
 
-def test_nodes_are_found_in_nested_dags_and_resolvers_are_none() -> None:
-    assert [task.name for task in leaves(read_tasks(spec())) if task.container] == ["Gen", "Trainer"]
-
-
 def test_without_options_nothing_changes() -> None:
     assert applied({}) == spec()
 
@@ -73,10 +69,6 @@ def test_the_limits_are_cores_and_units_of_a_thousand_million_bytes() -> None:
         "accelerator": {"type": "nvidia.com/gpu", "count": "4"},
     }
     assert "resources" not in container(changed, "Gen")
-
-
-def test_an_example_gen_gets_the_default_too() -> None:
-    assert container(applied({"default": Resources(cpu="2")}), "Gen")["resources"] == {"cpuLimit": 2.0}
 
 
 def test_retries_wait_longer_each_time() -> None:

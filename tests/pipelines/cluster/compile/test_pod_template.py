@@ -8,22 +8,12 @@ from infeed.pipelines.cluster.compile.pod_template import pod_template
 from infeed.pipelines.deploy.options import Resources
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, Toleration, Volume
 
+SPOT = {"weight": 5, "preference": {"matchExpressions": [{"key": "spot", "operator": "Exists"}]}}
 POD: dict[str, Any] = {
     "metadata": {"labels": {"team": "rides"}, "annotations": {"sidecar.istio.io/inject": "true"}},
     "spec": {
         "imagePullSecrets": [{"name": "registry"}],
-        "affinity": {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [
-                        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
-                    ]
-                },
-                "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {"weight": 5, "preference": {"matchExpressions": [{"key": "spot", "operator": "Exists"}]}}
-                ],
-            }
-        },
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [SPOT]}},
     },
 }
 EVERYTHING = Resources(

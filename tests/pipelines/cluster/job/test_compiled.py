@@ -159,16 +159,6 @@ def nodes(spec: Any) -> list[str]:
     return [task.node for task in leaves(read_tasks(spec))]
 
 
-def test_tasks_come_after_what_they_take_and_what_they_depend_on(jobs: ModuleType) -> None:
-    steps = {
-        "a": jobs.step(takes={"x": "b.x"}),
-        "b": jobs.step(gives=["x"], dependentTasks=["d"]),
-        "c": jobs.step(parameters={"status": {"taskFinalStatus": {"producerTask": "a"}}}),
-        "d": jobs.step(),
-    }
-    assert nodes(jobs.job(steps).spec) == ["d", "b", "a", "c"]
-
-
 def nested(jobs: ModuleType, *names: str) -> Any:
     """A job of dags `first` and `second`, each with one step, under the given names."""
     job = jobs.job({name: jobs.step() for name in {*names}})
@@ -184,12 +174,6 @@ def nested(jobs: ModuleType, *names: str) -> Any:
 def test_steps_inside_of_dags_go_by_their_own_names_where_those_differ(jobs: ModuleType) -> None:
     assert nodes(nested(jobs, "load", "learn")) == ["load", "learn"]
     assert nodes(nested(jobs, "load", "load")) == ["first/load", "second/load"]
-
-
-def test_a_task_that_is_not_there_is_named(jobs: ModuleType) -> None:
-    # TFX 1.16 and 1.21 compile a parameter taken from another node's output to a task of a name with `_task` added.
-    with pytest.raises(InfeedError, match=r"'learn_task'\n.*task push"):
-        read_tasks(jobs.job({"learn": jobs.step(), "push": jobs.step(takes={"x": "learn_task.x"})}).spec)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The walk alone, with steps that run nothing; whole jobs are in test_rehearsal.py, conditions in test_kfp.py too."""
+"""The walk alone, with steps that run nothing; whole jobs are in test_rehearsal.py, and those of kfp in test_kfp.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.pipelines.cluster.job.compiled import read_tasks
 from infeed.pipelines.cluster.rehearse import dag_executor
 from infeed.pipelines.cluster.rehearse.dag_executor import DagExecutor, holds
-from infeed.pipelines.cluster.rehearse.executor_io import TaskIO, TaskResult
+from infeed.pipelines.cluster.rehearse.executor_io import Artifact, TaskIO, TaskResult
 from infeed.pipelines.console.nodes import NodeState
 
 Walked = Callable[..., dict[str, str]]
@@ -95,16 +95,24 @@ def test_only_what_succeeded_has_outputs(jobs: ModuleType, monkeypatch: pytest.M
     assert executor.outputs == {"a": {"x": []}}
 
 
+BLESSED = Artifact("1", {}, "/m", {"blessed": 1})
+
+
 @pytest.mark.parametrize(
-    ("condition", "expected"),
+    ("condition", "result"),
     [
+        ("inputs.parameter_values['s'] == 'a'", True),
+        ("!(inputs.parameter_values['s'] == 'a') && true", False),
+        ("int(inputs.parameter_values['n']) > 2", True),
         ("inputs.parameter_values['n'] == 3.0", True),
-        ("inputs.parameter_values['name'] == 'b'", False),
-        ("inputs.parameter_values['on'] && 1 < 2", True),
+        ("inputs.parameter_values['b'] == true", True),
+        # As TFX compiles conditions on the output `x` of a node `p`.
+        ("(inputs.artifacts['_p.x'].artifacts[0].metadata['blessed'] == 1.0)", True),
+        ("!((inputs.artifacts['_p.x'].artifacts[0].uri == '/m')) && (1.0 > 0.0)", False),
     ],
 )
-def test_a_condition_is_about_the_tasks_inputs(condition: str, expected: bool) -> None:
-    assert holds(condition, TaskIO({"n": 3, "name": "a", "on": True})) is expected
+def test_conditions_see_what_the_cluster_shows_them(condition: str, result: bool) -> None:
+    assert holds(condition, TaskIO({"s": "a", "n": 3, "b": True}, {"_p.x": [BLESSED]})) is result
 
 
 @pytest.mark.parametrize("condition", ["1 +", "inputs.parameter_values['none'] == 1.0", "1 + 1"])

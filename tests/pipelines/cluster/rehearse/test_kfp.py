@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.base.errors import InfeedError
 from infeed.pipelines.cluster.job.compiled import CompiledJob
-from infeed.pipelines.cluster.rehearse.dag_executor import holds
-from infeed.pipelines.cluster.rehearse.executor_io import Artifact, TaskIO
 from infeed.pipelines.cluster.rehearse.launch import Faults
 
 pytestmark = pytest.mark.slow
@@ -110,29 +107,3 @@ def test_metadata_paths_retries_and_structures(jobs: ModuleType, tmp_path: Path)
     assert sorted(said) == ["given['--n=4', 'there']", "weights['--n=3', 'there']"]
     [artifact] = rehearsal.outputs["importer"]["artifact"]
     assert artifact.metadata == {"origin": str(tmp_path / "given")}
-
-
-BLESSED = Artifact("1", {}, "/m", {"blessed": 1})
-
-
-@pytest.mark.parametrize(
-    ("condition", "result"),
-    [
-        ("inputs.parameter_values['s'] == 'a'", True),
-        ("!(inputs.parameter_values['s'] == 'a') && true", False),
-        ("int(inputs.parameter_values['n']) > 2", True),
-        ("inputs.parameter_values['n'] == 3.0", True),
-        ("inputs.parameter_values['b'] == true", True),
-        # As TFX compiles conditions on the output `x` of a node `p`.
-        ("(inputs.artifacts['_p.x'].artifacts[0].metadata['blessed'] == 1.0)", True),
-        ("!((inputs.artifacts['_p.x'].artifacts[0].uri == '/m')) && (1.0 > 0.0)", False),
-    ],
-)
-def test_conditions_see_what_the_cluster_shows_them(condition: str, result: bool) -> None:
-    assert holds(condition, TaskIO({"s": "a", "n": 3, "b": True}, {"_p.x": [BLESSED]})) is result
-
-
-@pytest.mark.parametrize("condition", ["inputs.parameter_values['none'] == 1", "inputs.(", "1 + true"])
-def test_a_condition_that_cannot_be_evaluated_is_an_error(condition: str) -> None:
-    with pytest.raises(InfeedError, match="cannot evaluate the condition"):
-        holds(condition, TaskIO())

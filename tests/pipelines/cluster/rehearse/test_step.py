@@ -89,6 +89,8 @@ def test_the_last_failure_is_the_one_that_is_told(jobs: ModuleType, run: Run) ->
 def test_a_step_that_is_killed_on_purpose_says_how_many_attempts_the_job_allows(jobs: ModuleType, run: Run) -> None:
     result, _ = run(task(jobs), -15, faults=Faults({"learn": 1}))
     assert result.error == "killed on purpose; the job gives it no retries"
+    result, _ = run(task(jobs, retries=1), -15, -15, faults=Faults({"learn": 2}))
+    assert result.error == "killed on purpose; the job allows 2 attempts"
     result, told = run(task(jobs, retries=1), -15, 0, faults=Faults({"learn": 1}))
     assert (result.state, told[-1]) == (NodeState.DONE, "attempt 2 of 2, 1 killed on purpose")
 

@@ -58,8 +58,9 @@ class KfpServer(StandIn):
             return self._create_run(asked.body)
         if asked.path == f"{_PREFIX}/recurringruns" and asked.method == "POST":
             return self._create_recurring(asked.body)
-        if found := re.fullmatch(rf"{_PREFIX}/runs/([^/]+):terminate", asked.path):
-            return self._terminate(found[1])
+        if asked.path.startswith(f"{_PREFIX}/runs/") and asked.path.endswith(":terminate"):
+            self.frames = [CANCELLED]
+            return Answer({})
         if found := re.fullmatch(rf"{_PREFIX}/runs/([^/]+)", asked.path):
             return self._get_run(found[1])
         return refusal(404, "Not Found")
@@ -91,17 +92,7 @@ class KfpServer(StandIn):
             return refusal(400, "Schedule cron is not a supported format")
         return Answer({**body, "recurring_run_id": "recurring-0"})
 
-    def _terminate(self, run_id: str) -> Answer:
-        if run_id not in self._runs:
-            return refusal(404, f"Run {run_id} not found")
-        if self.frames == [CANCELLED]:
-            return refusal(400, f"Failed to terminate a run {run_id}. Row not found")
-        self.frames = [CANCELLED]
-        return Answer({})
-
     def _get_run(self, run_id: str) -> Answer:
-        if run_id not in self._runs:
-            return refusal(404, f"Run {run_id} not found")
         run = self._runs[run_id]
         frame = self.frames[min(run["asked"], len(self.frames) - 1)]
         run["asked"] += 1

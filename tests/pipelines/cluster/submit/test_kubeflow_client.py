@@ -73,15 +73,6 @@ def test_what_fetches_tokens_is_told_as_credentials() -> None:
     assert told(requests.ConnectionError("no route")).what == "no Google credentials: no route"
 
 
-def test_a_server_that_is_not_there_is_told_by_the_last_cause() -> None:
-    error = urllib3.exceptions.MaxRetryError(
-        None,  # type: ignore[arg-type]
-        "/",
-        urllib3.exceptions.NewConnectionError(None, "Failed: [Errno 111] Connection refused"),  # type: ignore[arg-type]
-    )
-    assert told(error).what == "cannot reach the server: Connection refused"
-
-
 def test_a_certificate_and_a_proxy_have_advice_of_their_own() -> None:
     assert "certificate" in (told(urllib3.exceptions.SSLError("self-signed")).do or "")
     assert "HTTPS_PROXY" in (told(urllib3.exceptions.ProxyError("403", OSError())).do or "")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -9,30 +8,6 @@ import pytest
 
 from infeed.pipelines.cluster.submit.run import RunState, RunStatus, SubmissionOutcome, blames_image
 from infeed.pipelines.console.nodes import NodeReport, NodeState
-
-DONE = NodeReport("ExampleGen", NodeState.DONE, 3.0)
-FAILED = NodeReport("Trainer", NodeState.FAILED, 9.0, error="no data")
-
-
-def test_the_first_step_that_failed_is_the_one_that_is_told() -> None:
-    later = dataclasses.replace(FAILED, name="Pusher")
-    assert RunStatus(RunState.FAILED, (DONE, FAILED, later)).failed is FAILED
-
-
-def test_a_run_may_fail_without_a_step_that_did() -> None:
-    assert RunStatus(RunState.FAILED, (DONE,), "the quota is used up").failed is None
-
-
-def test_a_step_goes_through_json_as_it_is() -> None:
-    assert json.loads(json.dumps(dataclasses.asdict(FAILED))) == {
-        "name": "Trainer",
-        "state": "failed",
-        "seconds": 9.0,
-        "error": "no data",
-        "note": "",
-        "progress": "",
-    }
-
 
 LOOK = {"log": "kubectl logs", "why": "kubectl get workflows"}
 ENDS = "page  http://host/#/runs/details/run-0\nlog   kubectl logs\nwhy   kubectl get workflows"
