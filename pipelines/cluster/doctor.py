@@ -26,10 +26,6 @@ Purpose = Literal["run", "compile", "build", "submit", "image"]
 _OURS, _TFX = "tfx-infeed", "tfx"
 _STACK = ("tfx", "tensorflow", "keras", "apache-beam", "protobuf", "pyarrow", "numpy")
 _FOR_DEVELOPERS = ("docs", "frameworks", "test")  # extras that no user needs
-_CLIENTS: dict[str, tuple[Purpose, str]] = {
-    "kfp": ("submit", "Kubeflow Pipelines"),
-    "google-cloud-aiplatform": ("submit", "Vertex AI"),
-}
 # Runs on this machine and in the image. `code` is a digest of the source files of this package.
 _INVENTORY = """
 import hashlib, importlib.metadata as metadata, importlib.util as util, json, pathlib, platform
@@ -76,8 +72,8 @@ def machine_findings() -> Iterator[Finding]:
     yield _extras()
     yield _client("kfp", "compile", "TFX's compiler")
     yield _engines()
-    for package, (purpose, use) in _CLIENTS.items():
-        yield _client(package, purpose, use)
+    yield _client("kfp", "submit", "Kubeflow Pipelines")
+    yield _client("google-cloud-aiplatform", "submit", "Vertex AI")
 
 
 def _stack() -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,15 +98,11 @@ def check_runner(deploy: Deploy, data: str, local_options: Sequence[str] = ()) -
         check_places(given, root, data)
 
 
-def vertex_accelerators(deploy: Deploy) -> set[str]:
-    """Return every accelerator type that the settings request from Vertex AI."""
+def check_accelerators(deploy: Deploy) -> None:
+    """Raise InfeedError for an unknown accelerator of Vertex AI, which its client would reject hours later."""
     vertex_machines = [deploy.vertex.training, deploy.vertex.endpoint] if deploy.vertex else []
-    names = [machine.accelerator for machine in (*deploy.resources.values(), *vertex_machines) if machine]
-    return {name for name in names if name}
-
-
-def check_accelerators(names: Collection[str]) -> None:
-    """Raise InfeedError for an unknown accelerator, which Vertex AI's client would reject hours later."""
+    machines = [machine for machine in (*deploy.resources.values(), *vertex_machines) if machine]
+    names = {machine.accelerator: None for machine in machines if machine.accelerator}
     if not names:
         return
     from google.cloud.aiplatform_v1.types import AcceleratorType  # the import takes a second

@@ -9,12 +9,7 @@ from pathlib import Path
 from infeed.components.engine.beam_runner import container_options
 from infeed.components.example_gen.formats import find_files
 from infeed.components.kubeflow import disk
-from infeed.pipelines.cluster.compile.checks import (
-    check_accelerators,
-    check_config,
-    check_machine_spec,
-    vertex_accelerators,
-)
+from infeed.pipelines.cluster.compile.checks import check_accelerators, check_config, check_machine_spec
 from infeed.pipelines.cluster.compile.kubeflow import CompileOptions, compile_kubeflow, runtime_parameters
 from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.deploy.beam import cluster_runner
@@ -24,7 +19,7 @@ def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
     """Write the pipeline of `config` to `options.output` and return that path. Raises as `check_config` does."""
     check_config(config, options.target, options.schema, options.folder)
     if options.target == "vertex":
-        check_accelerators(vertex_accelerators(config.deploy))
+        check_accelerators(config.deploy)
         check_machine_spec(config.deploy)
     there = on_cluster(config)
     vertex = there.deploy.on(options.target)

@@ -16,7 +16,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.pipelines.cluster.compile import resolvers
 from infeed.pipelines.cluster.compile.backends import check_backend, version_of
-from infeed.pipelines.cluster.compile.checks import check_accelerators, check_stores, check_target, vertex_accelerators
+from infeed.pipelines.cluster.compile.checks import check_accelerators, check_stores, check_target
 from infeed.pipelines.cluster.compile.compile import cluster_name
 from infeed.pipelines.cluster.compile.kubeflow import CompileOptions, compile_kubeflow
 from infeed.pipelines.cluster.job.compiled import Schema, Target
@@ -67,7 +67,7 @@ class KubeflowRunner:
         check_target(deploy, self.target, self.schema)
         check_stores(deploy.root or "", "", self.target)
         if self.target == "vertex":
-            check_accelerators(vertex_accelerators(deploy))
+            check_accelerators(deploy)
         else:
             _check_places(pipeline, deploy.root or "")
         for warning in self.warnings(pipeline):

@@ -75,18 +75,14 @@ def legacy_value(typed: Mapping[str, Any]) -> Value:
     return _TYPES[kind][0](typed[field])
 
 
-def to_legacy(value: Value, kind: str | None = None) -> dict[str, Any]:
-    """Convert a plain value to schema 2.0: 3 becomes `{"intValue": "3"}`.
+def to_legacy(value: Value) -> dict[str, Any]:
+    """Convert a plain value to schema 2.0: 3 and 3.0 become `{"intValue": "3"}`.
 
-    Protobuf's JSON writes 64-bit integers as strings. `kind` is the type's name in schema 2.1. It defaults to the type
-    of the value, with 3.0 as an integer.
+    Protobuf's JSON writes 64-bit integers as strings.
     """
-    if not kind:
-        is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        kind = "NUMBER_INTEGER" if is_whole else "NUMBER_DOUBLE" if isinstance(value, float) else "STRING"
-    if kind == "NUMBER_INTEGER":
-        return {_FIELDS_2_0[kind]: str(int(value))}
-    return {_FIELDS_2_0[kind]: value if kind == "NUMBER_DOUBLE" else as_text(value)}
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return {"intValue": str(int(value))}
+    return {"doubleValue": value} if isinstance(value, float) else {"stringValue": as_text(value)}
 
 
 def as_text(value: Value) -> str:

@@ -1,5 +1,5 @@
 """Submits a compiled job to a cluster, and follows the run.
 
-`kubeflow` and `vertex` implement the two platforms, and importing one imports the platform's client. `run` holds the
-shared types, and `steps` converts the task lists of the platforms.
+`kubeflow` and `vertex` implement the two platforms, and importing one imports the platform's client. `run` holds what
+they share.
 """

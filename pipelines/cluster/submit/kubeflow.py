@@ -32,10 +32,10 @@ from infeed.pipelines.cluster.submit.run import (
     RunStatus,
     SilentError,
     SubmitRequest,
+    kubeflow_steps,
     last_words,
     starting,
 )
-from infeed.pipelines.cluster.submit.steps import kubeflow_steps
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.console.terminal import command_line
 

@@ -1,4 +1,4 @@
-"""Runs of compiled jobs on a platform: the request, the status, the outcome, and schedules.
+"""Runs of compiled jobs on a platform: the request, the status with its steps, the outcome, and schedules.
 
 This module imports no platform's client, because each import takes seconds.
 """
@@ -11,13 +11,14 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from enum import Enum
 from typing import Any, Protocol
 
 from rich.text import Text
 
 from infeed.components.base.errors import InfeedError
-from infeed.pipelines.cluster.job.compiled import CompiledJob
+from infeed.pipelines.cluster.job.compiled import CompiledJob, Task
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST, LostError
 from infeed.pipelines.console.nodes import NodeReport, NodeState
 from infeed.pipelines.console.terminal import command_line
@@ -30,6 +31,25 @@ _IMAGE = re.compile(
     r"|executable file not found|failed to pull|unexpected keyword argument|unrecognized arguments",
     re.IGNORECASE,
 )
+_KUBEFLOW_STATES = {
+    "PENDING": NodeState.WAITING,
+    "RUNNING": NodeState.RUNNING,
+    "CANCELING": NodeState.RUNNING,
+    "PAUSED": NodeState.RUNNING,
+    "SUCCEEDED": NodeState.DONE,
+    "SKIPPED": NodeState.SKIPPED,
+    "FAILED": NodeState.FAILED,
+    "CANCELED": NodeState.SKIPPED,
+}
+_VERTEX_STATES = {
+    "STATE_UNSPECIFIED": NodeState.WAITING,
+    "PENDING": NodeState.WAITING,
+    "SUCCEEDED": NodeState.DONE,
+    "FAILED": NodeState.FAILED,
+    "CANCELLED": NodeState.SKIPPED,
+    "SKIPPED": NodeState.CACHED,  # the API documents it as "due to cache hit"
+    "NOT_TRIGGERED": NodeState.SKIPPED,
+}
 _ENDINGS = {
     "finished": Text("finished", style="green"),
     "cancelled": Text("cancelled", style="bold red"),
@@ -207,3 +227,49 @@ class RunSchedule:
     name: str
     link: str
     warning: str | None = None  # problem that does not affect the schedule itself
+
+
+def kubeflow_steps(planned: Sequence[Task], tasks: Sequence[Any]) -> tuple[NodeReport, ...]:
+    """Return a report for each planned task, from kfp's `V2beta1PipelineTaskDetail`s.
+
+    The server lists the nodes of an Argo workflow by display name. A step `Trainer` has a node of that name and a node
+    `Trainer-driver`, which reads the cache.
+
+    Source: toApiPipelineTaskDetail in backend/src/apiserver/server/api_converter.go of
+    https://github.com/kubeflow/pipelines.
+    """
+    named = {task.display_name: task for task in tasks}
+    steps = []
+    for each in planned:
+        own, driver = named.get(each.name), named.get(f"{each.name}-driver")
+        error = next((task.error.message for task in (driver, own) if task is not None and task.error), None)
+        steps.append(NodeReport(each.name, _kubeflow_state(own, driver), _seconds(own or driver), error=error))
+    return tuple(steps)
+
+
+def _kubeflow_state(own: Any, driver: Any) -> NodeState:
+    if driver is not None and driver.state == "FAILED":
+        return NodeState.FAILED
+    if own is None:
+        return NodeState.WAITING if driver is None else NodeState.RUNNING
+    # Argo omits the state of a task if an upstream task failed.
+    return _KUBEFLOW_STATES.get(own.state, NodeState.WAITING)
+
+
+def _seconds(task: Any) -> float:
+    began = task and task.start_time
+    if not began or began.year < 2000:  # a task that has not started has the year 1 or 1970
+        return 0.0
+    ended = task.end_time if task.end_time and task.end_time >= began else datetime.now(timezone.utc)
+    return float((ended - began).total_seconds())
+
+
+def vertex_steps(names: Sequence[str], tasks: Iterable[Any]) -> tuple[NodeReport, ...]:
+    """Return a report for each name, from `PipelineTaskDetail`s of google-cloud-aiplatform."""
+    found = {task.task_name: task for task in tasks}
+    return tuple(_vertex_step(found[name]) if name in found else NodeReport(name) for name in names)
+
+
+def _vertex_step(task: Any) -> NodeReport:
+    state = _VERTEX_STATES.get(task.state.name, NodeState.RUNNING)
+    return NodeReport(task.task_name, state, _seconds(task), error=task.error.message or None)

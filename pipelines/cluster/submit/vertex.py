@@ -29,8 +29,8 @@ from infeed.pipelines.cluster.submit.run import (
     SubmitRequest,
     last_words,
     starting,
+    vertex_steps,
 )
-from infeed.pipelines.cluster.submit.steps import vertex_steps
 
 _LOGIN = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
 _REQUEST = re.compile(r"^[A-Z]+ https?://\S+: ")  # google-api-core's prefix of the server's message

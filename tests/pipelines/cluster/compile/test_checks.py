@@ -18,7 +18,6 @@ from infeed.pipelines.cluster.compile.checks import (
     check_strategy,
     check_target,
     training_machines,
-    vertex_accelerators,
 )
 from infeed.pipelines.deploy.options import KUBERNETES_ONLY, Deploy, Resources
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, Toleration, Volume
@@ -73,11 +72,6 @@ def test_kubeflow_reads_no_older_schema() -> None:
     check_target(Deploy("i"), "vertex", "2.0")
 
 
-def test_accelerators_are_looked_for_everywhere() -> None:
-    resources = {"default": Resources(), "Evaluator": Resources(accelerator="NVIDIA_L4")}
-    assert vertex_accelerators(Deploy(resources=resources, vertex=VERTEX)) == {"NVIDIA_L4", "NVIDIA_TESLA_A100"}
-
-
 def test_what_each_target_has_is_taken() -> None:
     gpu = Resources(accelerator="nvidia.com/gpu", node_selector={"pool": "gpu"})
     check_target(Deploy("i", resources={"Trainer": gpu}, vertex=VERTEX), "kubeflow")
@@ -88,9 +82,12 @@ def test_what_each_target_has_is_taken() -> None:
 
 @pytest.mark.slow  # imports Vertex AI's client
 def test_an_accelerator_that_does_not_exist_is_told_with_those_that_do() -> None:
-    check_accelerators(["NVIDIA_L4", "TPU_V3"])
-    with pytest.raises(InfeedError, match=r"no accelerator 'NVIDIA_T4'(.|\n)*use one of .*NVIDIA_TESLA_T4"):
-        check_accelerators(["NVIDIA_L4", "NVIDIA_T4"])
+    resources = {"default": Resources(), "Evaluator": Resources(accelerator="NVIDIA_L4")}
+    check_accelerators(Deploy(resources=resources, vertex=VERTEX))
+    unknown = Resources(accelerator="NVIDIA_T4")
+    for deploy in (Deploy(resources={**resources, "Trainer": unknown}), on_vertex("n1-standard-8", "NVIDIA_T4")):
+        with pytest.raises(InfeedError, match=r"no accelerator 'NVIDIA_T4'(.|\n)*use one of .*NVIDIA_TESLA_T4"):
+            check_accelerators(deploy)
 
 
 @pytest.mark.parametrize(

@@ -17,3 +17,10 @@ def _neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
 def jobs(_neighbours: None) -> ModuleType:
     """`jobs.py`: small compiled jobs."""
     return importlib.import_module("jobs")
+
+
+@pytest.fixture
+def kubeflow() -> ModuleType:
+    from infeed.pipelines.cluster.submit import kubeflow
+
+    return kubeflow

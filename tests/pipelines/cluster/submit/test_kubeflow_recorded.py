@@ -36,13 +36,6 @@ def recorded(version: str, name: str) -> Answer:
 
 
 @pytest.fixture
-def kubeflow() -> ModuleType:
-    from infeed.pipelines.cluster.submit import kubeflow
-
-    return kubeflow
-
-
-@pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KfpServer]:
     from kfp_server import KfpServer
     from stand_in import serving

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from infeed.pipelines.cluster.job.compiled import Task
-from infeed.pipelines.cluster.submit.steps import kubeflow_steps
+from infeed.pipelines.cluster.submit.run import kubeflow_steps
 from infeed.pipelines.console.nodes import NodeReport, NodeState
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=timezone.utc)

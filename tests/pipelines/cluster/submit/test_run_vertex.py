@@ -18,14 +18,14 @@ NOON = datetime(2025, 3, 1, 12, tzinfo=timezone.utc)
 def step(**fields: Any) -> NodeReport:
     from google.cloud.aiplatform_v1.types import PipelineTaskDetail
 
-    from infeed.pipelines.cluster.submit.steps import vertex_steps
+    from infeed.pipelines.cluster.submit.run import vertex_steps
 
     [found] = vertex_steps(["Trainer"], [PipelineTaskDetail(task_name="Trainer", **fields)])
     return found
 
 
 def test_a_task_that_is_not_listed_yet_waits() -> None:
-    from infeed.pipelines.cluster.submit.steps import vertex_steps
+    from infeed.pipelines.cluster.submit.run import vertex_steps
 
     assert vertex_steps(["Trainer", "Pusher"], []) == (NodeReport("Trainer"), NodeReport("Pusher"))
 
