@@ -225,11 +225,13 @@ class _Follower:
             if found is None:
                 raise self._failed("was deleted", "start the step again")
             status, pods = found.get("status", {}), self.job.pods()
+            # Print the logs before the end is noticed, so that their last lines are not lost.
             self._report(status, pods)
             true = {one["type"]: one for one in status.get("conditions", ()) if one["status"] == "True"}
             if self.job.api.completed in true:
                 return
             if "Failed" in true:
+                # The error of a machine says more than the condition of its job.
                 told = InfeedError.told_in("\n".join(self._lines))
                 do = told.do if told else "read the log above; the next attempt resumes from the checkpoint"
                 raise self._failed(f"failed: {told.what if told else true['Failed'].get('message', '')}", do)

@@ -116,6 +116,7 @@ def command(
         beam = [("" if number else "beam", option) for number, option in enumerate(added)]
         is_tag = image is not None and "@" not in image
         tag = [("image", f"{image}: a tag, which may move before the cluster looks it up")] if is_tag else []
+        # Shown before the compilation, which imports TFX for seconds.
         show_facts(console, [*config.notes, *tag, *beam])
         (compile_native if target == NATIVE else compile_config)(config, options)
         job = _show_written(console, output, target)

@@ -93,6 +93,7 @@ def command(
 
             rows = None
             if is_table:
+                # The evaluation reads datasets, so a table becomes one for the time of this command.
                 place = until_end.enter_context(TemporaryDirectory(prefix="infeed-evaluate-"))
                 rows, dataset = write_labeled(model, dataset, config, place), place
             blessed = evaluate(config, dataset, model, output, baseline, overwrite)

@@ -104,6 +104,7 @@ def command(
     options = _options(batch_size, given)
     if label and not model:
         raise InfeedError("--label requires --model", where="--label", do="add --model, or leave out the option")
+    # `quiet` redirects stderr, where the user waits for a sign of life.
     with os.fdopen(os.dup(2), "w") as stderr, quiet(os.devnull), naming_extras():
         step = step_rate(model, label) if model else None
         if ":" in dataset and "://" not in dataset and not files.exists(dataset):

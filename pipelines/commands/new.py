@@ -45,6 +45,7 @@ def create_project(
         raise InfeedError("the path exists and is not an empty folder", where=folder, do="use a new or empty folder")
     for value in (data, *label, *drop):
         _check_text(value or "")
+    # All texts are made before the folder, so that an error leaves nothing behind.
     source = resources.files(f"infeed.templates.{template}")
     texts = {name: (source / name).read_text(encoding="utf-8") for name in _FILES}
     config = _with_settings(texts["config.yaml"], data, label, drop, images)

@@ -104,6 +104,7 @@ def command(
     --output writes the predictions next to the columns of the table or the paths of the images. For datasets, it
     writes one file per shard.
     """
+    # `quiet` redirects stderr, and the reasons of missing predictions must reach the user.
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as stderr, quiet(os.devnull) as console:
         complaints = Terminal(file=stderr, soft_wrap=True, highlight=False, markup=False)
         if output and (suffix_of(output) or not are_datasets(inputs)):

@@ -59,6 +59,7 @@ def command(project: str, from_node: str | None, verbose: bool, as_json: bool, *
         do = "use a local folder. deploy.root sets the root of a compiled pipeline"
         raise InfeedError(what, where="root", do=do)
     log = Path(config.logs) / "run.log"
+    # Lock before the log is opened, in which another run of this root may be writing.
     with only_process(config.root), quiet(log, verbose) as console:
         for about, words in config.notes:
             _log.info("%s: %s", about, words)

@@ -90,6 +90,7 @@ def command(
         pairs = [(name, dataset, name) for name in splits]
     else:
         name = _chosen(dataset, split)
+        # Of a single file, the only split is compared, whatever its name.
         other = split or _same_or_only(str(earlier), name)
         pairs = [(f"{where}, {of}", where, of) for where, of in ((str(earlier), other), (dataset, name))]
     if pairs[0] == pairs[1]:

@@ -65,6 +65,7 @@ def command(job: str, cron: str | None, wait: bool, as_json: bool, **given: Any)
     The exit code is 0 if the run finished (without --wait: if it started), 1 if it failed, 2 if it was refused, 4 if
     its state is unknown, and 130 if waiting was interrupted.
     """
+    # All options are checked before the platform's client is imported, which takes seconds.
     submit, compiled = platform_function("submit", **given), CompiledJob.read(job)
     request = SubmitRequest(
         compiled,
@@ -77,6 +78,7 @@ def command(job: str, cron: str | None, wait: bool, as_json: bool, **given: Any)
     if cron is not None and wait:
         raise InfeedError("--cron is set together with --wait", do="follow the runs on their pages")
     expression = None if cron is None else check_cron(cron)
+    # The steps fetch the project from the store, so it must be there before the run starts.
     publish(compiled)
     data = request.parameters.get("data", getattr(compiled.parameters.get("data"), "default", None))
     if data and (warning := tight_disks(compiled, lambda: input_bytes(compiled, data))):

@@ -74,6 +74,7 @@ def command(
         config = dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=checkpoints))
     run = run or f"{output.rstrip('/')}-run"
     log = f"{run}/train.log"
+    # An empty serving folder starts from random weights, as in the first run of a schedule.
     place = base_model or (warm_start and newest_version(warm_start))
     with with_log(log, verbose) as console:
         with show_step(console, "Trainer", log, silent=as_json, plain=verbose):

@@ -84,6 +84,7 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
             graph.check()
     except InfeedError as error:
         raise with_sample(error, survey) from error
+    # Declared features come beside the outputs of the function.
     given = {*graph.outputs, *(feature.output_name for feature in config.features)}
     for name in config.train.labels:
         if name not in given:

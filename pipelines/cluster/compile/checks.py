@@ -130,6 +130,7 @@ def check_machine_spec(deploy: Deploy) -> None:
 
 def _check_resources(deploy: Deploy, node: str, target: Target) -> None:
     resources, where = deploy.resources[node], f"deploy.resources.{node}"
+    # Kubernetes names a resource with its domain: nvidia.com/gpu. Vertex AI's names have no slash.
     if resources.accelerator and ("/" in resources.accelerator) != (target == "kubeflow"):
         raise InfeedError(
             f"{target} has no accelerator {resources.accelerator!r}", where=where, do=_ACCELERATOR_NAMES[target]

@@ -25,8 +25,7 @@ from infeed.components.kubeflow.ui import outputs_of
 from infeed.components.trainer.options import OVERRIDES
 from infeed.pipelines.cluster.compile import input_states, own_project, resolvers
 from infeed.pipelines.cluster.compile.arguments import shorten
-from infeed.pipelines.cluster.compile.platform_spec import platform_spec
-from infeed.pipelines.cluster.compile.pod_template import pod_template
+from infeed.pipelines.cluster.compile.pods import platform_spec, pod_template
 from infeed.pipelines.cluster.job.compiled import JOB, STEP, Schema, Spec, Target, Task, leaves, read_tasks
 from infeed.pipelines.config import PipelineConfig, folder_of, split_data
 from infeed.pipelines.deploy.beam import check_places, cluster_runner, with_image
@@ -136,6 +135,7 @@ def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOp
         own_project.ship(
             users, Path(options.folder), exclude, root=folder_of(deploy.root or root), job_file=options.output
         )
+    # After all other changes of the arguments, because it measures them.
     for node, _ in _containers(spec):
         shorten(node, launcher=options.target == "kubeflow")
     spec["defaultPipelineRoot"] = root

@@ -206,6 +206,7 @@ def _packed(config: PipelineConfig, project: str | None) -> dict[str, str]:
     options = TrainOptions(
         config.train.model_fn, config.train.label, config.train.task, threshold=config.train.threshold
     )
+    # Steps that need neither the blessing nor all options of training get constants in their place.
     data = dataclasses.replace(whole, train=options, blessing=Blessing("accuracy", 0.0))
     of_training = config.train.user_functions
     code = {option: user_code.digest(text, option) for option, text in config.user_functions.items()}

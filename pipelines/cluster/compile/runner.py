@@ -73,6 +73,7 @@ class KubeflowRunner:
         for warning in self.warnings(pipeline):
             _log.warning(warning)
         assert deploy.image, "check_target requires an image"
+        # TFX's compiler writes the root into the job, and wheels of module files below it.
         pipeline.pipeline_info.pipeline_root = deploy.root
         options = CompileOptions(self.output, self.target, self.schema, self.folder)
         with _of_tfx(pipeline):

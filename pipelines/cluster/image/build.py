@@ -58,6 +58,7 @@ def build_image(project: Path | None, options: ImageOptions, log: Path) -> Engin
         context.mkdir()
         make_context(context, project, exclude=options.exclude, with_project=options.with_project)
         arguments, target = {"BASE": options.base}, "steps"
+        # Only the workers of a cluster need Beam's own image, which would enlarge that of the steps.
         if options.runner:
             arguments |= {"BEAM_SDK": beam_sdk(), "WORKER_USER": _WORKER_USERS.get(options.runner, "1000")}
             target = "worker"

@@ -31,6 +31,7 @@ def publish(job: CompiledJob) -> None:
                 raise InfeedError(f"{archive} belongs to another compilation of the job", where=job.file, do=do)
             files.write_bytes(place, content)
     except InfeedError as error:
+        # Errors about the archive beside the job file are clear as they are.
         if error.where != place:
             raise
         do = "check that this machine reaches the store, and its credentials there"

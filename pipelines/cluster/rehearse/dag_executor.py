@@ -153,6 +153,7 @@ class DagExecutor:
             results[task.name] = self._task(task, Scope(self._context.job, inputs, dict(results)))
 
     def _task(self, task: Task, scope: Scope) -> TaskResult:
+        # As on a cluster, only exit handlers run after a failed or skipped task.
         failed = next((name for name, result in scope.results.items() if result.state is NodeState.FAILED), None)
         if failed and not task.runs_after_failures:
             return self._skip(task, f"after {failed} failed")

@@ -158,6 +158,7 @@ def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
             do = "compile the job with --target kubeflow, which omits resolvers, or rehearse it for Vertex AI"
             raise InfeedError(what, do=do)
         container = task.container or {}
+        # Training moves into the step, so only what is left would start work elsewhere.
         words = in_one_process([*container.get("command", ()), *container.get("args", ())])
         for sign, service in _SERVICES.items():
             if any(word.startswith(sign) for word in words):

@@ -143,6 +143,7 @@ class _StepRunner:
         except _StepError as error:
             raise _StepError(f"the driver failed: {error}") from error
         said = executor_io.read_output(attempt_dir)
+        # The artifacts get the folder of an attempt of the step, not that of the driver.
         for found in said.get("artifacts", {}).values():
             for artifact in found["artifacts"]:
                 artifact.pop("uri", None)
@@ -161,6 +162,7 @@ class _StepRunner:
                 outputs = self._attempt(attempt, inputs, said)
             except _StepError as error:
                 reason = str(error)
+                # An interrupt has ended the process, so no other attempt may start.
                 if self._context.stop.is_set():
                     break
                 continue

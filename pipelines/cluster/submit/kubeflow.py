@@ -198,6 +198,7 @@ def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None 
       LostError: the run may have started, but the answer was lost.
     """
     _check(request.job)
+    # Raises for tasks that form a cycle, before anything is sent.
     steps = list(leaves(request.job.tasks))
     client, profile = _open(host, namespace)
     with starting(translate_errors(client.address), may_have_begun):

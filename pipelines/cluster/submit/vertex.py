@@ -134,6 +134,7 @@ def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint
     """
     _check(request.job)
     steps = [task.name for task in leaves(request.job.tasks)]
+    # The client lists a run under its experiment after the start, so refuse a wrong name before it.
     if request.experiment is not None:
         check_name(request.experiment)
     endpoint, warning = endpoint or _endpoint(region), None
@@ -144,6 +145,7 @@ def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint
         try:
             job.submit(**_rights(request), experiment=listed, create_request_timeout=_SECONDS)
         except Exception as error:
+            # The run may have started, and only its entry in the experiment have failed.
             if not _has_started(job):
                 raise
             why = _short(error.__cause__ or error)

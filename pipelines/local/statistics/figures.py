@@ -76,6 +76,7 @@ class Figures:
         else:
             moments |= {name: getattr(column, name) for name in ("minimum", "mean", "std", "maximum")}
             numbers = numbers_of(column)
+            # JSON holds no infinity, so an infinite median is left out.
             median = float(numbers.at([0.5])[0]) if numbers.total else math.nan
             moments["median"] = median if math.isfinite(median) else None
         frequent = itertools.islice(column.counts.items(), _TOP)
