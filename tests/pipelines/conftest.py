@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,21 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """`small_jobs.py`: compiled jobs whose steps are a few lines of Python."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     return importlib.import_module("small_jobs")
+
+
+@pytest.fixture
+def compiled_jobs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`cluster/submit/jobs.py`: small jobs, as a compiler would write them."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "cluster" / "submit"))
+    return importlib.import_module("jobs")
+
+
+@pytest.fixture
+def serve(compiled_jobs: ModuleType) -> Iterator[Callable[..., Any]]:
+    """serve(FRAME, ...): a server that stands in for Kubeflow Pipelines."""
+    kfp_server, stand_in = importlib.import_module("kfp_server"), importlib.import_module("stand_in")
+    with stand_in.serving(kfp_server.KfpServer) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,12 @@ Covers `platform`.
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,17 +20,13 @@ pytestmark = pytest.mark.slow  # imports kfp
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "cluster" / "submit"))
-    kfp_server, stand_in = importlib.import_module("kfp_server"), importlib.import_module("stand_in")
-    with stand_in.serving(kfp_server.KfpServer) as started:
-        yield started({"state": "RUNNING"})
+def server(serve: Callable[..., Any]) -> Any:
+    return serve({"state": "RUNNING"})
 
 
 @pytest.fixture
-def job(server: Any, tmp_path: Path) -> str:
-    jobs = importlib.import_module("jobs")
-    return str(jobs.write_yaml(tmp_path / "job.yaml", jobs.spec()))
+def job(compiled_jobs: ModuleType, tmp_path: Path) -> str:
+    return str(compiled_jobs.write_yaml(tmp_path / "job.yaml", compiled_jobs.spec()))
 
 
 def infeed(*words: str) -> subprocess.CompletedProcess[str]:

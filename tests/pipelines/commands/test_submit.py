@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from infeed.pipelines.cli import main
 from infeed.pipelines.cluster.submit import run as submission
 
 if TYPE_CHECKING:
-    from kfp_server import KfpServer
+    pass
 
 Submit = Callable[..., tuple[int, str, str]]
 
@@ -36,20 +35,14 @@ def to_file_descriptors() -> Iterator[None]:
 
 
 @pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "cluster" / "submit"))
-    return importlib.import_module("jobs")
-
-
-@pytest.fixture
 def submit(
-    jobs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    compiled_jobs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Submit:
     """`infeed submit job.yaml --parameter data=x` and what else is given: exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KF_PIPELINES_ENDPOINT", raising=False)
     monkeypatch.setattr(submission, "POLL_SECONDS", 0)
-    jobs.write_yaml(tmp_path / "job.yaml", jobs.spec())
+    compiled_jobs.write_yaml(tmp_path / "job.yaml", compiled_jobs.spec())
 
     def submitted(*arguments: str, job: str = "job.yaml") -> tuple[int, str, str]:
         with to_file_descriptors(), pytest.raises(SystemExit) as ended:
@@ -57,15 +50,6 @@ def submit(
         return ended.value.code, *capfd.readouterr()  # type: ignore[return-value]
 
     return submitted
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., KfpServer]]:
-    from kfp_server import KfpServer
-    from stand_in import serving
-
-    with serving(KfpServer) as started:
-        yield started
 
 
 @pytest.mark.parametrize(
@@ -116,16 +100,16 @@ def test_a_run_is_started_and_left_to_itself(submit: Submit, serve: Any) -> None
 
 @pytest.mark.slow
 def test_the_archive_of_the_project_is_uploaded_first_and_a_small_disk_is_a_warning(
-    submit: Submit, serve: Any, jobs: ModuleType, tmp_path: Path
+    submit: Submit, serve: Any, compiled_jobs: ModuleType, tmp_path: Path
 ) -> None:
-    place, spec = tmp_path / "root" / "project" / f"{digest(b'archive')}.tar.gz", jobs.spec()
+    place, spec = tmp_path / "root" / "project" / f"{digest(b'archive')}.tar.gz", compiled_jobs.spec()
     variable = {"name": VARIABLE, "value": str(place)}
     limit = {"name": disk.VARIABLE, "value": "1"}
     spec["deploymentSpec"]["executors"]["Trainer_executor"]["container"]["env"] = [variable, limit]
     examples = {"artifacts": {"examples": {"artifactType": {"schemaTitle": "system.Dataset"}}}}
     spec["components"]["Trainer"]["inputDefinitions"] = examples
     (tmp_path / "x").write_bytes(b"the data")
-    jobs.write_yaml(tmp_path / "job.yaml", spec)
+    compiled_jobs.write_yaml(tmp_path / "job.yaml", spec)
     server = serve()
     code, _, error = submit("--host", server.url)
     assert (code, server.bodies("POST", "/runs$")) == (2, [])

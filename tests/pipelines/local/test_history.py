@@ -74,12 +74,6 @@ def test_a_run_whose_outputs_were_removed_has_no_scores(run: RunMaker, tmp_path:
     assert read_runs(str(tmp_path))[0].scores is None
 
 
-def test_only_one_process_uses_a_root(tmp_path: Path) -> None:
-    with only_process(str(tmp_path)), pytest.raises(InfeedError) as raised, only_process(str(tmp_path)):
-        pass
-    assert str(tmp_path) in raised.value.where
-
-
 def test_all_roots_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, past_runs: Callable[[Path], RunMaker]
 ) -> None:

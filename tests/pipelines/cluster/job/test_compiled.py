@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import json
 from importlib.util import find_spec
 from pathlib import Path
@@ -113,46 +112,39 @@ def test_tfx_own_steps_cannot_open_s3() -> None:
             job_on(root, *tfx).check_store()
 
 
-@pytest.fixture
-def submitted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """What a submission asks of a compiled job."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "submit"))
-    return importlib.import_module("jobs")
-
-
-def test_steps_come_in_an_order_they_can_run_in_those_of_a_condition_where_it_stands(submitted: ModuleType) -> None:
-    found = list(leaves(CompiledJob(submitted.spec()).tasks))
+def test_steps_come_in_an_order_they_can_run_in_those_of_a_condition_where_it_stands(compiled_jobs: ModuleType) -> None:
+    found = list(leaves(CompiledJob(compiled_jobs.spec()).tasks))
     assert [step.name for step in found] == ["ExampleGen", "Trainer", "Pusher"]
     assert found[2].path == ("condition", "Pusher")
 
 
-def test_a_job_that_says_nothing_of_retries_is_told_from_one_without(submitted: ModuleType) -> None:
-    spec = submitted.spec()
+def test_a_job_that_says_nothing_of_retries_is_told_from_one_without(compiled_jobs: ModuleType) -> None:
+    spec = compiled_jobs.spec()
     spec["root"]["dag"]["tasks"]["Trainer"]["retryPolicy"] = {"maxRetryCount": 2}
     assert [step.retries for step in leaves(CompiledJob(spec).tasks)] == [None, 2, None]
 
 
-def test_no_cache_reaches_the_tasks_inside_a_condition_and_leaves_the_job_as_it_was(submitted: ModuleType) -> None:
-    spec = submitted.spec()
+def test_no_cache_reaches_the_tasks_inside_a_condition_and_leaves_the_job_as_it_was(compiled_jobs: ModuleType) -> None:
+    spec = compiled_jobs.spec()
     changed = CompiledJob(spec).without_cache()
     tasks = [*changed["root"]["dag"]["tasks"].values(), *changed["components"]["condition"]["dag"]["tasks"].values()]
     assert [task["cachingOptions"] for task in tasks] == [{"enableCache": False}] * 4
-    assert spec == submitted.spec()
+    assert spec == compiled_jobs.spec()
 
 
-def test_the_root_of_the_pipeline_is_that_of_the_job_before_that_of_its_spec(submitted: ModuleType) -> None:
-    spec = submitted.spec()
+def test_the_root_of_the_pipeline_is_that_of_the_job_before_that_of_its_spec(compiled_jobs: ModuleType) -> None:
+    spec = compiled_jobs.spec()
     assert CompiledJob(spec, runtime={"gcsOutputDirectory": "gs://other"}).root == "gs://other"
     assert CompiledJob(spec).root == "gs://bucket/taxi"
     del spec["defaultPipelineRoot"]
     assert CompiledJob(spec).root == ""
 
 
-def test_accelerators_are_those_of_all_containers(submitted: ModuleType) -> None:
-    assert CompiledJob(submitted.spec(deploymentSpec=submitted.with_accelerator("NVIDIA_L4"))).accelerators == {
+def test_accelerators_are_those_of_all_containers(compiled_jobs: ModuleType) -> None:
+    assert CompiledJob(compiled_jobs.spec(deploymentSpec=compiled_jobs.with_accelerator("NVIDIA_L4"))).accelerators == {
         "NVIDIA_L4"
     }
-    assert CompiledJob(submitted.spec()).accelerators == frozenset()
+    assert CompiledJob(compiled_jobs.spec()).accelerators == frozenset()
 
 
 def nodes(spec: Any) -> list[str]:

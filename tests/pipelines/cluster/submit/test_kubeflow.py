@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from infeed.pipelines.cluster.submit.run import RunState, SubmitRequest
 from infeed.pipelines.console.exit_codes import LostError
 
 if TYPE_CHECKING:
-    from kfp_server import KfpServer
+    pass
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]  # importing kfp alone takes seconds
 
@@ -27,15 +27,6 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("KF_PIPELINES_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(submission, "POLL_SECONDS", 0)
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., KfpServer]]:
-    from kfp_server import KfpServer
-    from stand_in import serving
-
-    with serving(KfpServer) as started:
-        yield started
 
 
 @pytest.fixture

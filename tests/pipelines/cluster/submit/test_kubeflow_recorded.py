@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -36,13 +36,9 @@ def recorded(version: str, name: str) -> Answer:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[KfpServer]:
-    from kfp_server import KfpServer
-    from stand_in import serving
-
+def server(serve: Callable[..., KfpServer], monkeypatch: pytest.MonkeyPatch) -> KfpServer:
     monkeypatch.delenv("KF_PIPELINES_UI_ENDPOINT", raising=False)
-    with serving(KfpServer) as started:
-        yield started()
+    return serve()
 
 
 @pytest.fixture
