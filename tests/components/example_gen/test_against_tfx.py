@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infeed import components
 from infeed.components.dataset.options import IngestOptions
 
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]
@@ -36,9 +37,7 @@ def both(tmp_path: Path, multiset: Multiset, execute: Any) -> Callable[[str], tu
     def run(input_base: str) -> tuple[Any, Any]:
         from tfx.components import CsvExampleGen as Theirs
 
-        from infeed.components import CsvExampleGen
-
-        ours = execute(CsvExampleGen(input_base, options=IngestOptions(compat="tfx")), tmp_path / "ours")
+        ours = execute(components.CsvExampleGen(input_base, options=IngestOptions(compat="tfx")), tmp_path / "ours")
         return multiset(ours.uri), in_order(multiset(execute(Theirs(input_base), tmp_path / "theirs").uri))
 
     return run
@@ -81,8 +80,6 @@ def test_by_default_the_same_rows_go_to_the_same_splits(
     import tensorflow as tf
     from tfx.components import CsvExampleGen as Theirs
 
-    from infeed.components import CsvExampleGen
-
     def present(root: str) -> dict[str, Counter[bytes]]:
         """Records without their empty features: all that the default changes."""
         stripped: dict[str, Counter[bytes]] = {}
@@ -96,7 +93,7 @@ def test_by_default_the_same_rows_go_to_the_same_splits(
                 stripped[split][example.SerializeToString(deterministic=True)] += count
         return stripped
 
-    ours = execute(CsvExampleGen(cancer), tmp_path / "ours").uri
+    ours = execute(components.CsvExampleGen(cancer), tmp_path / "ours").uri
     assert multiset(ours) == present(ours) == present(execute(Theirs(cancer), tmp_path / "theirs").uri)
 
 

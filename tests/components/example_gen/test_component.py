@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from infeed import components
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
@@ -29,13 +30,11 @@ def test_a_component_takes_what_tfxs_takes(tmp_path: Path) -> None:
     from tfx.components.example_gen import component
     from tfx.proto import example_gen_pb2, range_config_pb2
 
-    from infeed.components import CsvExampleGen
-
     config = example_gen_pb2.Input(splits=[{"name": "all", "pattern": "{SPAN}/*"}])
     spans = range_config_pb2.RangeConfig(rolling_range={"num_spans": 1})
     shares = example_gen_pb2.Output(split_config={"splits": [{"name": "a", "hash_buckets": 3}]})
     given = {"input_config": config, "output_config": shares, "range_config": spans}
-    ours, theirs = CsvExampleGen(str(tmp_path), **given), Theirs(str(tmp_path), **given)
+    ours, theirs = components.CsvExampleGen(str(tmp_path), **given), Theirs(str(tmp_path), **given)
     assert isinstance(ours, component.FileBasedExampleGen)
     assert ours.driver_class is theirs.driver_class
     assert {**ours.exec_properties, "custom_config": None} == {**theirs.exec_properties, "custom_config": None}
@@ -43,10 +42,8 @@ def test_a_component_takes_what_tfxs_takes(tmp_path: Path) -> None:
 
 
 def test_options_reach_the_executor(tmp_path: Path) -> None:
-    from infeed.components import CsvExampleGen
-
     options = IngestOptions(compat="tfx", shards=ShardOptions(count=4))
-    asked = request(CsvExampleGen(str(tmp_path), options=options, csv=CsvOptions("\t")))
+    asked = request(components.CsvExampleGen(str(tmp_path), options=options, csv=CsvOptions("\t")))
     assert asked.options == options
     assert CsvOptions(**asked.source) == CsvOptions("\t")
 
@@ -68,10 +65,8 @@ def test_each_sources_own_options_reach_its_executor(tmp_path: Path) -> None:
 
 
 def test_an_image_that_a_csv_names_is_seen_by_tfxs_cache(tmp_path: Path) -> None:
-    from infeed.components import ImageExampleGen
-
     def config() -> str:
-        return str(ImageExampleGen(str(tmp_path)).exec_properties["custom_config"])
+        return str(components.ImageExampleGen(str(tmp_path)).exec_properties["custom_config"])
 
     (tmp_path / "1.png").write_bytes(b"1")
     (tmp_path / "labels.csv").write_text("path,label\n1.png,cat\n")
@@ -84,12 +79,10 @@ def test_an_image_that_a_csv_names_is_seen_by_tfxs_cache(tmp_path: Path) -> None
 
 
 def test_images_are_looked_for_where_they_lie(tmp_path: Path) -> None:
-    from infeed.components import ImageExampleGen
-
-    assert request(ImageExampleGen(str(tmp_path))).patterns == {None: "*/*"}
-    assert request(ImageExampleGen("gs://not/there/yet")).patterns == {None: "*/*"}
+    assert request(components.ImageExampleGen(str(tmp_path))).patterns == {None: "*/*"}
+    assert request(components.ImageExampleGen("gs://not/there/yet")).patterns == {None: "*/*"}
     (tmp_path / "labels.csv").write_text("path,label\n1.png,cat\n")
-    assert request(ImageExampleGen(str(tmp_path))).patterns == {None: "labels.csv"}
+    assert request(components.ImageExampleGen(str(tmp_path))).patterns == {None: "labels.csv"}
 
 
 def run(pipeline_root: Path, components: list[Any]) -> None:
@@ -113,15 +106,13 @@ def test_in_a_pipeline_it_finds_the_latest_span_caches_and_feeds_statistics(tmp_
     from tfx.components import StatisticsGen
     from tfx.components.example_gen import utils
 
-    from infeed.components import CsvExampleGen
-
     for span, rows in (("1", 10), ("2", 300)):
         (tmp_path / "in" / span).mkdir(parents=True)
         (tmp_path / "in" / span / "a.csv").write_text("x,y\n" + "".join(f"{row},\n" for row in range(rows)))
 
     def pipeline() -> list[Any]:
         config = utils.make_default_input_config("{SPAN}/*")
-        gen = CsvExampleGen(f"{tmp_path}/in", config, options=IngestOptions(shards=ShardOptions(count=2)))
+        gen = components.CsvExampleGen(f"{tmp_path}/in", config, options=IngestOptions(shards=ShardOptions(count=2)))
         return [gen, StatisticsGen(examples=gen.outputs["examples"])]
 
     root = tmp_path / "run"
@@ -142,8 +133,6 @@ def test_files_take_the_arguments_of_tfxs_file_based_example_gen_in_its_order() 
     from tfx.components import CsvExampleGen as TfxCsvExampleGen
     from tfx.components import FileBasedExampleGen, ImportExampleGen
 
-    from infeed import components
-
     pairs = [
         (TfxCsvExampleGen, components.CsvExampleGen),
         (ImportExampleGen, components.ImportExampleGen),
@@ -155,21 +144,17 @@ def test_files_take_the_arguments_of_tfxs_file_based_example_gen_in_its_order() 
 
 
 def test_import_example_gen_is_the_one_of_tfrecords_and_has_tfxs_id() -> None:
-    from infeed.components import ImportExampleGen, TFRecordExampleGen
-
-    made = ImportExampleGen(input_base="/data")
-    assert isinstance(made, TFRecordExampleGen)
+    made = components.ImportExampleGen(input_base="/data")
+    assert isinstance(made, components.TFRecordExampleGen)
     assert made.id == "ImportExampleGen"
 
 
 def test_a_format_without_a_component_of_its_own_is_named() -> None:
-    from infeed.components import FileExampleGen
-
-    made = FileExampleGen(input_base="/data", format="csv", source={"delimiter": ";"})
+    made = components.FileExampleGen(input_base="/data", format="csv", source={"delimiter": ";"})
     assert (request(made).format, request(made).source) == ("csv", {"delimiter": ";"})
     with pytest.raises(InfeedError, match=r"(?s)neither a format nor an executor is given.*FileExampleGen.*csv, jsonl"):
-        FileExampleGen(input_base="/data")
+        components.FileExampleGen(input_base="/data")
     with pytest.raises(InfeedError, match=r"(?s)format is 'xml'.*one of csv, jsonl"):
-        FileExampleGen(input_base="/data", format="xml")
+        components.FileExampleGen(input_base="/data", format="xml")
     with pytest.raises(InfeedError, match=r"(?s)no setting 'delimeter'; did you mean 'delimiter'\?.*CsvOptions"):
-        FileExampleGen(input_base="/data", format="csv", source={"delimeter": ";"})
+        components.FileExampleGen(input_base="/data", format="csv", source={"delimeter": ";"})

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
+from infeed import components
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import records
 from infeed.components.dataset.manifest import Manifest
@@ -50,8 +51,6 @@ def values_of(splits: dict[str, Counter[bytes]]) -> list[dict[str, Any]]:
 def test_parquet_keeps_what_tfx_loses(tmp_path: Path, multiset: Multiset, execute: Any) -> None:
     from tfx.components.example_gen.custom_executors import parquet_executor
 
-    from infeed.components import ParquetExampleGen
-
     (tmp_path / "in").mkdir()
     pq.write_table(pa.Table.from_pylist(EDGES), tmp_path / "in" / "a.parquet")
     execute(theirs(f"{tmp_path}/in", parquet_executor.Executor), tmp_path / "theirs")
@@ -59,7 +58,7 @@ def test_parquet_keeps_what_tfx_loses(tmp_path: Path, multiset: Multiset, execut
     assert lost == {"i": [], "f": [], "b": [], "s": [], "raw": []}
     assert kept == {"i": [1], "f": [1.5], "b": [1], "s": [b"x"], "raw": [b"\x00y"]}
 
-    execute(ParquetExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
+    execute(components.ParquetExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
     zeros, ones = values_of(multiset(f"{tmp_path}/ours"))
     assert zeros == {"i": [0], "f": [0.0], "b": [0], "s": [b""], "raw": [b""]}
     assert ones == kept
@@ -69,8 +68,6 @@ def test_parquet_keeps_what_tfx_loses(tmp_path: Path, multiset: Multiset, execut
 def test_taxi_trips_are_tfxs_where_it_loses_nothing(tmp_path: Path, multiset: Multiset, execute: Any) -> None:
     import tensorflow as tf
     from tfx.components.example_gen.custom_executors import parquet_executor
-
-    from infeed.components import ParquetExampleGen
 
     def without_zeros(splits: dict[str, Counter[bytes]]) -> Counter[bytes]:
         """Both of theirs for a zero, missing and empty, and ours, which is there, become missing."""
@@ -87,7 +84,7 @@ def test_taxi_trips_are_tfxs_where_it_loses_nothing(tmp_path: Path, multiset: Mu
     (tmp_path / "in").mkdir()
     pq.write_table(pq.read_table(TAXI).slice(0, 2_000), tmp_path / "in" / "taxi.parquet")
     execute(theirs(f"{tmp_path}/in", parquet_executor.Executor), tmp_path / "theirs")
-    execute(ParquetExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
+    execute(components.ParquetExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
     assert Manifest.read(f"{tmp_path}/ours").rows_read == 2_000
     assert without_zeros(multiset(f"{tmp_path}/ours")) == without_zeros(multiset(f"{tmp_path}/theirs"))
 
@@ -98,13 +95,11 @@ def test_tfxs_reader_reads_columns_of_structs_and_lists(tmp_path: Path, execute:
     from tfx.components.util import tfxio_utils
     from tfx_bsl.tfxio import dataset_options
 
-    from infeed.components import ParquetExampleGen
-
     rows = [{"n": number, "trip": {"stops": [float(number)] * (number % 3)}} for number in range(500)]
     (tmp_path / "in").mkdir()
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in" / "a.parquet", row_group_size=100)
     options = IngestOptions(shards=ShardOptions(count=3), block_bytes=2_000)
-    artifact = execute(ParquetExampleGen(f"{tmp_path}/in", options=options), tmp_path / "out")
+    artifact = execute(components.ParquetExampleGen(f"{tmp_path}/in", options=options), tmp_path / "out")
     schema = schema_pb2.Schema(
         feature=[{"name": "n", "type": schema_pb2.INT}, {"name": "trip.stops", "type": schema_pb2.FLOAT}]
     )
@@ -120,15 +115,13 @@ def test_tfxs_reader_reads_columns_of_structs_and_lists(tmp_path: Path, execute:
 
 
 def test_avro(tmp_path: Path, multiset: Multiset, execute: Any) -> None:
-    from infeed.components import AvroExampleGen
-
     types = {"i": "int", "f": "double", "b": "boolean", "s": "string", "raw": "bytes"}
     fields = [{"name": name, "type": ["null", type]} for name, type in types.items()]
     schema = {"type": "record", "name": "Row", "fields": fields}
     (tmp_path / "in").mkdir()
     with open(tmp_path / "in" / "a.avro", "wb") as file:
         fastavro.writer(file, schema, EDGES)
-    execute(AvroExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
+    execute(components.AvroExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
     zeros, _ = values_of(multiset(f"{tmp_path}/ours"))
     assert zeros == {"i": [0], "f": [0.0], "b": [0], "s": [b""], "raw": [b""]}
 
@@ -163,10 +156,8 @@ def sequence_example(number: int) -> Any:
 def test_records_are_split_as_tfxs_import_splits_them(tmp_path: Path, multiset: Multiset, execute: Any) -> None:
     from tfx.components import ImportExampleGen
 
-    from infeed.components import TFRecordExampleGen
-
     payloads = write_examples(tmp_path / "in", example)
-    execute(TFRecordExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
+    execute(components.TFRecordExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
     execute(ImportExampleGen(f"{tmp_path}/in"), tmp_path / "theirs")
     ours, theirs = multiset(f"{tmp_path}/ours"), multiset(f"{tmp_path}/theirs")
     assert ours["train"] + ours["eval"] == Counter(payloads)
@@ -181,28 +172,24 @@ def test_sequence_examples_are_told_apart(tmp_path: Path, gzip: bool, multiset: 
     from tfx.components.util import examples_utils
     from tfx.proto import example_gen_pb2
 
-    from infeed.components import TFRecordExampleGen
-
     payloads = write_examples(tmp_path / "in", sequence_example, gzip)
     payload = example_gen_pb2.FORMAT_TF_SEQUENCE_EXAMPLE
-    artifact = execute(TFRecordExampleGen(f"{tmp_path}/in", payload_format=payload), tmp_path / "out")
+    artifact = execute(components.TFRecordExampleGen(f"{tmp_path}/in", payload_format=payload), tmp_path / "out")
     assert examples_utils.get_payload_format(artifact) == payload
     found = multiset(artifact.uri)
     assert found["train"] + found["eval"] == Counter(payloads)
     with pytest.raises(InfeedError, match=r"(?s)not a tf\.Example.*record 0.*payload_format"):
-        execute(TFRecordExampleGen(f"{tmp_path}/in"), tmp_path / "wrong")
+        execute(components.TFRecordExampleGen(f"{tmp_path}/in"), tmp_path / "wrong")
 
 
 def test_a_feature_splits_records_by_tfxs_rule(tmp_path: Path, multiset: Multiset, execute: Any) -> None:
     from tfx.proto import example_gen_pb2
 
-    from infeed.components import TFRecordExampleGen
-
     payloads = write_examples(tmp_path / "in", example)
     buckets = Buckets((("train", 2), ("eval", 1)), "n")
     named = [{"name": name, "hash_buckets": share} for name, share in buckets.shares]
     output = example_gen_pb2.Output(split_config={"splits": named, "partition_feature_name": "n"})
-    execute(TFRecordExampleGen(f"{tmp_path}/in", output_config=output), tmp_path / "out")
+    execute(components.TFRecordExampleGen(f"{tmp_path}/in", output_config=output), tmp_path / "out")
     numbers = assign_by_feature(pa.RecordBatch.from_pydict({"n": list(range(200))}), "n", buckets)
     found = multiset(f"{tmp_path}/out")
     for at, split in enumerate(buckets.names):

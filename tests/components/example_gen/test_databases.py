@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from infeed import components
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
 
@@ -36,9 +37,7 @@ def run(root: Path) -> list[Any]:
     from tfx.orchestration import metadata, pipeline
     from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 
-    from infeed.components import SqlExampleGen
-
-    gen = SqlExampleGen("TRIPS_DB", table="t", partition_column="id", partitions=3)
+    gen = components.SqlExampleGen("TRIPS_DB", table="t", partition_column="id", partitions=3)
     connection = metadata.sqlite_metadata_connection_config(f"{root}/metadata.sqlite")
     LocalDagRunner().run(pipeline.Pipeline("p", str(root), connection, [gen], enable_cache=True))
     return metadata_store.MetadataStore(connection).get_artifacts_by_type("Examples")
@@ -73,11 +72,9 @@ def test_a_run_is_cached_until_the_table_grows_and_no_password_is_left_anywhere(
 
 
 def test_what_is_read_is_said_once() -> None:
-    from infeed.components import SqlExampleGen
-
     for given in ({}, {"query": "SELECT 1", "table": "t"}):
         with pytest.raises(InfeedError, match=r"\d of query, table and input_config"):
-            SqlExampleGen("TRIPS_DB", **given)
+            components.SqlExampleGen("TRIPS_DB", **given)
 
 
 def test_several_queries_are_a_split_each_also_by_adbc(
@@ -89,14 +86,14 @@ def test_several_queries_are_a_split_each_also_by_adbc(
 ) -> None:
     from tfx.proto import example_gen_pb2
 
-    from infeed.components import SqlExampleGen
-
     caplog.set_level(logging.INFO)
     by_adbc = table.engine.url.set(drivername="postgresql+adbc")
     monkeypatch.setenv("TRIPS_DB", by_adbc.render_as_string(hide_password=False))
     queries = {"train": "SELECT * FROM t WHERE id <= 900", "test": "SELECT * FROM t WHERE id > 900"}
     splits = [example_gen_pb2.Input.Split(name=name, pattern=query) for name, query in queries.items()]
-    made = SqlExampleGen("TRIPS_DB", input_config=example_gen_pb2.Input(splits=splits), partition_column="id")
+    made = components.SqlExampleGen(
+        "TRIPS_DB", input_config=example_gen_pb2.Input(splits=splits), partition_column="id"
+    )
     artifact = execute(made, tmp_path / "out")
     assert {name: split.records for name, split in Manifest.read(artifact.uri).splits.items()} == {
         "train": 900,
@@ -106,7 +103,6 @@ def test_several_queries_are_a_split_each_also_by_adbc(
 
 
 def test_a_function_is_read_anew_when_its_version_changes(tmp_path: Path, execute: Any) -> None:
-    from infeed.components import ArrowExampleGen
     from infeed.components.example_gen.databases import Driver
 
     (tmp_path / "version").write_text("1")
@@ -114,7 +110,7 @@ def test_a_function_is_read_anew_when_its_version_changes(tmp_path: Path, execut
         "def rows(part, parts):\n    return [{'a': n} for n in range(part, 90, parts)]\n"
         f"rows.version = lambda: open('{tmp_path}/version').read()\n"
     )
-    gen = ArrowExampleGen(reader=f"{tmp_path}/mine.py:rows", source={"parts": 4})
+    gen = components.ArrowExampleGen(reader=f"{tmp_path}/mine.py:rows", source={"parts": 4})
     assert gen.id == "ArrowExampleGen"
 
     def fingerprint() -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from infeed import components
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
@@ -17,6 +18,14 @@ from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]
+
+
+@pytest.fixture(scope="session")
+def executor() -> Any:
+    """The module, which imports TFX."""
+    from infeed.components.example_gen import executor
+
+    return executor
 
 
 def properties(
@@ -52,9 +61,7 @@ def execute(executor: Any, root: Path, exec_properties: dict[str, Any]) -> Any:
     return artifact
 
 
-def test_properties_become_one_typed_request() -> None:
-    from infeed.components.example_gen import executor
-
+def test_properties_become_one_typed_request(executor: Any) -> None:
     options = IngestOptions(compression="none", shards=ShardOptions(count=2))
     request = executor.Request.of(
         properties("/data", "*.csv", options, custom_config=executor.pack("csv", options, asdict(CsvOptions(";"))))
@@ -68,10 +75,8 @@ def test_properties_become_one_typed_request() -> None:
     assert CsvOptions(**request.source) == CsvOptions(";")
 
 
-def test_input_that_is_split_keeps_its_splits() -> None:
+def test_input_that_is_split_keeps_its_splits(executor: Any) -> None:
     from tfx.proto import example_gen_pb2
-
-    from infeed.components.example_gen import executor
 
     config = example_gen_pb2.Input(
         splits=[{"name": "train", "pattern": "train/*"}, {"name": "test", "pattern": "test/*"}]
@@ -81,10 +86,8 @@ def test_input_that_is_split_keeps_its_splits() -> None:
     assert (request.splits, request.buckets) == (("train", "test"), None)
 
 
-def test_of_several_input_splits_one_is_divided_further() -> None:
+def test_of_several_input_splits_one_is_divided_further(executor: Any) -> None:
     from tfx.proto import example_gen_pb2
-
-    from infeed.components.example_gen import executor
 
     def request(*names: str) -> Any:
         inputs = example_gen_pb2.Input(splits=[{"name": name, "pattern": f"{name}/*"} for name in names])
@@ -100,10 +103,8 @@ def test_of_several_input_splits_one_is_divided_further() -> None:
             request(*names)
 
 
-def test_a_split_of_the_input_keeps_its_rows_while_another_is_divided(tmp_path: Path) -> None:
+def test_a_split_of_the_input_keeps_its_rows_while_another_is_divided(tmp_path: Path, executor: Any) -> None:
     from tfx.proto import example_gen_pb2
-
-    from infeed.components.example_gen import executor
 
     for name, rows in (("train", 40), ("test", 7)):
         lines = "".join(f"{name}{number},{'ab'[number % 2]}\n" for number in range(rows))
@@ -123,25 +124,19 @@ def test_a_split_of_the_input_keeps_its_rows_while_another_is_divided(tmp_path: 
         assert found["eval"] == 10 if rule else found["eval"] > 0
 
 
-def test_without_options_of_ours_the_defaults_hold() -> None:
-    from infeed.components.example_gen import executor
-
+def test_without_options_of_ours_the_defaults_hold(executor: Any) -> None:
     assert executor.Request.of({**properties("/data"), "custom_config": None}).options == IngestOptions()
 
 
-def test_a_payload_that_is_not_written_here() -> None:
+def test_a_payload_that_is_not_written_here(executor: Any) -> None:
     from tfx.proto import example_gen_pb2
-
-    from infeed.components.example_gen import executor
 
     with pytest.raises(InfeedError, match="output_data_format is FORMAT_PARQUET"):
         executor.Request.of({**properties("/data"), "output_data_format": example_gen_pb2.FORMAT_PARQUET})
 
 
-def test_the_artifact_says_what_tfxs_own_says(cancer: str, tmp_path: Path) -> None:
+def test_the_artifact_says_what_tfxs_own_says(cancer: str, tmp_path: Path, executor: Any) -> None:
     from tfx.components.example_gen.csv_example_gen import executor as oracle
-
-    from infeed.components.example_gen import executor
 
     ours = execute(executor.Executor, tmp_path / "ours", properties(cancer))
     theirs = execute(oracle.Executor, tmp_path / "theirs", properties(cancer))
@@ -159,13 +154,11 @@ def test_the_artifact_says_what_tfxs_own_says(cancer: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("compression", ["gzip", "none"])
 def test_tfxs_reader_reads_every_record_once(
-    digits: str, tmp_path: Path, read_split: Callable[[str, str], list[bytes]], compression: Any
+    digits: str, tmp_path: Path, read_split: Callable[[str, str], list[bytes]], compression: Any, executor: Any
 ) -> None:
     import tensorflow as tf
     from tfx.components.util import tfxio_utils
     from tfx_bsl.tfxio import dataset_options
-
-    from infeed.components.example_gen import executor
 
     options = IngestOptions(compression=compression, shards=ShardOptions(count=3))
     artifact = execute(executor.Executor, tmp_path / "out", properties(digits, "*/*", options, "images"))
@@ -190,10 +183,10 @@ def test_tfxs_reader_reads_every_record_once(
     assert sorted(seen) == sorted(by_hand)
 
 
-def test_values_survive_and_nulls_are_missing(tmp_path: Path, read_split: Callable[[str, str], list[bytes]]) -> None:
+def test_values_survive_and_nulls_are_missing(
+    tmp_path: Path, read_split: Callable[[str, str], list[bytes]], executor: Any
+) -> None:
     import tensorflow as tf
-
-    from infeed.components.example_gen import executor
 
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("i,f,s\n0,0.0,x\n,,\n-1,-0.0,false\n")
@@ -209,9 +202,7 @@ def test_values_survive_and_nulls_are_missing(tmp_path: Path, read_split: Callab
     assert rows == [(-1, -0.0, b"false"), (0, 0.0, b"x"), (99, 99.0, b"none")]
 
 
-def test_bad_input_is_our_error_also_through_beam(digits: str, tmp_path: Path) -> None:
-    from infeed.components.example_gen import executor
-
+def test_bad_input_is_our_error_also_through_beam(digits: str, tmp_path: Path, executor: Any) -> None:
     (tmp_path / "in" / "cat").mkdir(parents=True)
     (tmp_path / "in" / "cat" / "a.png").write_text("meow")
     with pytest.raises(InfeedError, match=r"(?s)not an image.*cat/a\.png"):
@@ -296,9 +287,7 @@ def test_a_source_of_ones_own_is_read_in_this_process(tmp_path: Path, caplog: py
     assert Manifest.read(str(root)).rows_read == 3 * 501
 
 
-def test_a_window_of_spans_is_one_dataset_and_the_artifact_names_the_latest(tmp_path: Path) -> None:
-    from infeed.components.example_gen import executor
-
+def test_a_window_of_spans_is_one_dataset_and_the_artifact_names_the_latest(tmp_path: Path, executor: Any) -> None:
     artifacts = []
     for number in (7, 8, 9):
         span = tmp_path / "data" / f"span-{number}"
@@ -335,15 +324,13 @@ def test_bulk_inferrer_reads_every_record(cancer: str, tmp_path: Path, compressi
     from tfx.types import standard_artifacts
     from tfx.utils import path_utils, proto_utils
 
-    from infeed.components import CsvExampleGen, IngestOptions, ShardOptions
-
     examples, model, results = (
         standard_artifacts.Examples(),
         standard_artifacts.Model(),
         standard_artifacts.InferenceResult(),
     )
     examples.uri, model.uri, results.uri = (str(tmp_path / name) for name in ("examples", "model", "results"))
-    component = CsvExampleGen(cancer, options=IngestOptions(ShardOptions(count=3), compression=compression))
+    component = components.CsvExampleGen(cancer, options=IngestOptions(ShardOptions(count=3), compression=compression))
     component.executor_spec.executor_class().Do({}, {"examples": [examples]}, component.exec_properties)
     save_model(Path(path_utils.serving_model_path(model.uri)))
 

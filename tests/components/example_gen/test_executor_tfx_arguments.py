@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infeed import components
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 
@@ -22,10 +23,8 @@ pytestmark = pytest.mark.tfx
     ],
 )
 def test_an_argument_that_means_something_else_here_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
-    from infeed.components import ParquetExampleGen
-
     with pytest.raises(InfeedError, match=message):
-        ParquetExampleGen(input_base="/data", **arguments)
+        components.ParquetExampleGen(input_base="/data", **arguments)
 
 
 @pytest.mark.parametrize(
@@ -39,10 +38,8 @@ def test_an_argument_that_means_something_else_here_is_refused_by_name(arguments
 def test_an_executor_of_tfx_is_refused_with_the_component_to_write(executor: str, advice: str) -> None:
     from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
 
-    from infeed.components import FileExampleGen, ParquetExampleGen
-
     spec = BeamExecutorSpec(user_code.load(f"tfx.components.example_gen.{executor}", "executor"))
-    for component in (FileExampleGen, ParquetExampleGen):
+    for component in (components.FileExampleGen, components.ParquetExampleGen):
         with pytest.raises(InfeedError, match=rf"(?s)custom_executor_spec is .* not an executor of infeed.*{advice}"):
             component(input_base="/data", custom_executor_spec=spec)
 
@@ -50,16 +47,12 @@ def test_an_executor_of_tfx_is_refused_with_the_component_to_write(executor: str
 def test_parquet_is_not_imported_as_records() -> None:
     from tfx.proto import example_gen_pb2
 
-    from infeed.components import ImportExampleGen
-
     with pytest.raises(InfeedError, match=r"(?s)FORMAT_PARQUET.*payload_format.*ParquetExampleGen reads"):
-        ImportExampleGen(input_base="/data", payload_format=example_gen_pb2.FORMAT_PARQUET)
+        components.ImportExampleGen(input_base="/data", payload_format=example_gen_pb2.FORMAT_PARQUET)
 
 
 def test_an_executor_of_ours_takes_the_place_of_the_components() -> None:
     from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
 
-    from infeed.components import FileExampleGen, FileExecutor
-
-    made = FileExampleGen(input_base="/data", custom_executor_spec=BeamExecutorSpec(FileExecutor))
-    assert made.executor_spec.executor_class is FileExecutor
+    made = components.FileExampleGen(input_base="/data", custom_executor_spec=BeamExecutorSpec(components.FileExecutor))
+    assert made.executor_spec.executor_class is components.FileExecutor

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infeed import components
 from infeed.components.base.errors import InfeedError
 
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]
@@ -24,26 +25,20 @@ def channels() -> dict[str, Any]:
 
 
 def test_the_model_run_is_all_it_needs() -> None:
-    from infeed.components.input_report.component import InputReport
-
-    component = InputReport(model_run=channels()["model_run"])
+    component = components.InputReport(model_run=channels()["model_run"])
     assert list(component.inputs) == ["model_run"]
     assert list(component.outputs) == ["report"]
     assert component.outputs["report"].type_name == "Metrics"
 
 
 def test_a_limit_may_be_given_as_a_whole_number() -> None:
-    from infeed.components.input_report.component import InputReport
-
-    component = InputReport(**channels(), max_wait_fraction=0)
+    component = components.InputReport(**channels(), max_wait_fraction=0)
     assert component.exec_properties["max_wait_fraction"] == 0.0
 
 
 def test_a_limit_that_is_no_share_stops_the_pipeline_before_it_starts() -> None:
-    from infeed.components.input_report.component import InputReport
-
     with pytest.raises(InfeedError, match="max_wait_fraction is 10"):
-        InputReport(**channels(), max_wait_fraction=10)
+        components.InputReport(**channels(), max_wait_fraction=10)
 
 
 def test_runs_under_the_local_runner(as_json: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
@@ -106,10 +101,8 @@ def pipeline_of(tmp_path: Path, **settings: Any) -> Any:
     from tfx.orchestration.pipeline import Pipeline
     from tfx.types import standard_artifacts
 
-    from infeed.components.input_report.component import InputReport
-
     model_run = Importer(source_uri=str(tmp_path / "trained"), artifact_type=standard_artifacts.ModelRun)
-    report = InputReport(model_run=model_run.outputs["result"], max_wait_fraction=0.1)
+    report = components.InputReport(model_run=model_run.outputs["result"], max_wait_fraction=0.1)
     return Pipeline("reported", str(tmp_path / "root"), components=[model_run, report], **settings)
 
 

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from infeed import components
+
 pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
 TAXI = Path(__file__).parents[4] / "shared" / "data" / "chicago_taxi.parquet"
@@ -43,9 +45,7 @@ def examples(
 def outputs(tmp_path_factory: pytest.TempPathFactory, examples: Any, execute: Callable[..., Any]) -> dict[str, Any]:
     import tfx.components
 
-    from infeed.components import StatisticsGen
-
-    kinds = {"ours": StatisticsGen, "theirs": tfx.components.StatisticsGen}
+    kinds = {"ours": components.StatisticsGen, "theirs": tfx.components.StatisticsGen}
     return {whose: execute(kind, tmp_path_factory.mktemp(whose), examples) for whose, kind in kinds.items()}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infeed import components
 from infeed.components.base.errors import InfeedError
 
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]
@@ -24,9 +25,7 @@ def examples(tmp_path: Path, write_examples: Callable[..., Any]) -> Any:
 
 
 def run(execute: Callable[..., Any], tmp_path: Path, examples: Any, schema: Any = None, **options: Any) -> Any:
-    from infeed.components import StatisticsGen
-
-    return execute(StatisticsGen, tmp_path / "statistics", examples, schema, **options)
+    return execute(components.StatisticsGen, tmp_path / "statistics", examples, schema, **options)
 
 
 def written(output: Any) -> set[str]:

@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infeed import components
+
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 HELD = {"train": ("x", "first"), "eval": ("x", "second", "words"), "test": ("x", "last", "first")}
@@ -15,13 +17,12 @@ HELD = {"train": ("x", "first"), "eval": ("x", "second", "words"), "test": ("x",
 @pytest.fixture
 def statistics(tmp_path: Path, write_examples: Callable[..., Any], execute: Callable[..., Any]) -> Any:
     """Of three splits, each with columns that another lacks."""
-    from infeed.components import StatisticsGen
 
     values = {"x": [1.5, 2.5], "first": [1, 2], "second": [0.5, 1.5], "last": [7, 8], "words": ["a", "b"]}
     batches = {
         split: pa.RecordBatch.from_pydict({name: values[name] for name in columns}) for split, columns in HELD.items()
     }
-    return execute(StatisticsGen, tmp_path / "statistics", write_examples(tmp_path / "examples", batches))
+    return execute(components.StatisticsGen, tmp_path / "statistics", write_examples(tmp_path / "examples", batches))
 
 
 def parsing_spec(statistics: Any, folder: Path, **options: Any) -> dict[str, Any]:
@@ -30,10 +31,8 @@ def parsing_spec(statistics: Any, folder: Path, **options: Any) -> dict[str, Any
     from tensorflow_transform.tf_metadata import schema_utils
     from tfx.types import channel_utils, standard_artifacts
 
-    from infeed.components import SchemaGen
-
     channel = channel_utils.as_channel([statistics])
-    component = SchemaGen(statistics=channel, **options)
+    component = components.SchemaGen(statistics=channel, **options)
     output = standard_artifacts.Schema()
     output.uri = str(folder)
     component.executor_spec.executor_class().Do(

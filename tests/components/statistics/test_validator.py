@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from infeed import components
+
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
 
@@ -21,20 +23,20 @@ def test_the_anomalies_and_the_properties_are_those_of_tfx(
     from tensorflow_metadata.proto.v0 import anomalies_pb2
     from tfx.types import channel_utils, standard_artifacts
 
-    from infeed.components import ExampleValidator, SchemaGen, StatisticsGen
-
     batches = {
         "train": pa.RecordBatch.from_pydict({"x": [1, 2, 3], "word": ["a", "b", "a"]}),
         "eval": pa.RecordBatch.from_pydict({"x": [1, 2, 3], "word": ["a", "b", "c"], "more": [1, 2, 3]}),
     }
-    statistics = execute(StatisticsGen, tmp_path / "statistics", write_examples(tmp_path / "examples", batches))
+    statistics = execute(
+        components.StatisticsGen, tmp_path / "statistics", write_examples(tmp_path / "examples", batches)
+    )
     schema = standard_artifacts.Schema()
     schema.uri = str(tmp_path / "schema")
     inputs = {"statistics": channel_utils.as_channel([statistics])}
-    made = SchemaGen(**inputs, exclude_splits=["eval"])
+    made = components.SchemaGen(**inputs, exclude_splits=["eval"])
     made.executor_spec.executor_class().Do({"statistics": [statistics]}, {"schema": [schema]}, made.exec_properties)
     outputs = []
-    for kind in (ExampleValidator, tfx.components.ExampleValidator):
+    for kind in (components.ExampleValidator, tfx.components.ExampleValidator):
         output = standard_artifacts.ExampleAnomalies()
         output.uri = str(tmp_path / f"anomalies{len(outputs)}")
         node = kind(**inputs, schema=channel_utils.as_channel([schema]), **given)

@@ -13,6 +13,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from infeed import components
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
@@ -231,10 +232,9 @@ def test_without_credentials_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_the_component_writes_what_was_read(stand_in: Any, tmp_path: Any, execute: Any) -> None:
-    from infeed.components import BigQueryExampleGen
     from infeed.components.dataset.manifest import Manifest
 
-    made = BigQueryExampleGen(query=QUERY, bigquery=stand_in.options)
+    made = components.BigQueryExampleGen(query=QUERY, bigquery=stand_in.options)
     manifest = Manifest.read(execute(made, tmp_path / "out").uri)
     assert manifest.rows_read == 100
     assert [(column.name, column.type) for column in manifest.schema] == [
