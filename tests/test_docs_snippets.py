@@ -31,7 +31,7 @@ NOT_RUN = {
 RUN_ELSEWHERE = {
     "docs/inputs.md": "tests/components/trainer/test_own_input.py",  # all but the first two: each feeds a training
     # The programs of other libraries are in tests/test_docs_readers.py.
-    "docs/sources.md": "tests/components/example_gen/test_component_own_source.py",  # the last of the page
+    "docs/sources.md": "tests/components/example_gen/test_component.py",  # the last of the page
 }
 
 

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import importlib
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infeed import components
+from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
@@ -158,3 +162,78 @@ def test_a_format_without_a_component_of_its_own_is_named() -> None:
         components.FileExampleGen(input_base="/data", format="xml")
     with pytest.raises(InfeedError, match=r"(?s)no setting 'delimeter'; did you mean 'delimiter'\?.*CsvOptions"):
         components.FileExampleGen(input_base="/data", format="csv", source={"delimeter": ";"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"custom_config": 1}, r"(?s)custom_config is given.*options=IngestOptions\(...\).*source="),
+        ({"output_data_format": 7}, "(?s)FORMAT_TF_SEQUENCE_EXAMPLE.*use one of FORMAT_TF_EXAMPLE"),
+        ({"output_data_format": 99}, "(?s)payload format is 99.*output_data_format or payload_format"),
+        ({"output_file_format": 16}, "(?s)output_file_format is FILE_FORMAT_PARQUET.*leave it out"),
+    ],
+)
+def test_an_argument_that_means_something_else_here_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InfeedError, match=message):
+        components.ParquetExampleGen(input_base="/data", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("executor", "advice"),
+    [
+        ("custom_executors.parquet_executor.Executor", r"use ParquetExampleGen\(...\) of infeed.components without"),
+        ("custom_executors.avro_executor.Executor", r"use AvroExampleGen\(...\) of infeed.components without"),
+        ("base_example_gen_executor.BaseExampleGenExecutor", "a FileExecutor of infeed.components, or TFX"),
+    ],
+)
+def test_an_executor_of_tfx_is_refused_with_the_component_to_write(executor: str, advice: str) -> None:
+    from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
+
+    spec = BeamExecutorSpec(user_code.load(f"tfx.components.example_gen.{executor}", "executor"))
+    for component in (components.FileExampleGen, components.ParquetExampleGen):
+        with pytest.raises(InfeedError, match=rf"(?s)custom_executor_spec is .* not an executor of infeed.*{advice}"):
+            component(input_base="/data", custom_executor_spec=spec)
+
+
+def test_parquet_is_not_imported_as_records() -> None:
+    from tfx.proto import example_gen_pb2
+
+    with pytest.raises(InfeedError, match=r"(?s)FORMAT_PARQUET.*payload_format.*ParquetExampleGen reads"):
+        components.ImportExampleGen(input_base="/data", payload_format=example_gen_pb2.FORMAT_PARQUET)
+
+
+def test_an_executor_of_ours_takes_the_place_of_the_components() -> None:
+    from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
+
+    made = components.FileExampleGen(input_base="/data", custom_executor_spec=BeamExecutorSpec(components.FileExecutor))
+    assert made.executor_spec.executor_class is components.FileExecutor
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "sources.md"
+LOG = """\
+10.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "GET /index.html HTTP/1.1" 200 512
+10.0.0.2 - - [20/Nov/2026:10:00:01 +0000] "POST /login HTTP/1.1" 302 0
+"""
+
+
+def test_a_source_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execute: Any, read_split: Any) -> None:
+    """The example of docs/sources.md, run as it stands there."""
+    import tensorflow as tf
+
+    (code,) = re.findall(r"## A source of your own.*?```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(code.splitlines()) < 30
+    (tmp_path / "access_log_source.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = importlib.import_module("access_log_source")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.log").write_text(LOG)
+    execute(source.AccessLogExampleGen(input_base=f"{tmp_path}/logs"), tmp_path / "out")
+
+    manifest = Manifest.read(f"{tmp_path}/out")
+    assert (manifest.source.kind, manifest.rows_read) == ("access log", 2)
+    found = Counter[tuple[bytes, int]]()
+    for record in (record for split in ("train", "eval") for record in read_split(f"{tmp_path}/out", split)):
+        features = tf.train.Example.FromString(record).features.feature
+        page, status = features["request.page"].bytes_list.value[0], features["status"].int64_list.value[0]
+        found[page, status] += 1
+    assert found == {(b"/index.html", 200): 1, (b"/login", 302): 1}
