@@ -26,6 +26,7 @@ from infeed.components.base.errors import InfeedError, OptionError
 
 T = TypeVar("T")
 _SHOWN = 200  # maximum characters of a shown value
+_NAMES = 20  # maximum names of data in an error
 _NAME = re.compile(r"[\w./-]{1,100}")  # names that need no quotes in a path
 # Type of a pydantic error -> (description, remedy).
 _WORDS = {
@@ -123,12 +124,16 @@ def number_with_text(value: Any, text: str) -> Any:
     return found
 
 
-def check_known(given: Iterable[Any], known: Iterable[str], where: str) -> None:
-    """Raise InfeedError for an unknown name in `given`, and suggest the nearest known name."""
+def check_known(given: Iterable[Any], known: Iterable[str], where: str, noun: str = "setting") -> None:
+    """Raise InfeedError for an unknown name in `given`, and suggest the nearest known name.
+
+    `noun` is the kind of the names. Names of data, such as columns, may be many, so the error shows the first ones.
+    """
     names = list(known)
     if unknown := [str(name) for name in given if name not in names]:
-        what = f"there is no setting {unknown[0]!r}{nearest(unknown[0], names)}"
-        raise InfeedError(what, where=where, do=f"use one of {', '.join(names)}")
+        what = f"there is no {noun} {unknown[0]!r}{nearest(unknown[0], names)}"
+        some = names if noun == "setting" else [*map(repr, names[:_NAMES]), *["..."] * (len(names) > _NAMES)]
+        raise InfeedError(what, where=where, do=f"use one of {', '.join(some)}" if names else "leave it out")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.base.schema import check_known
 from infeed.components.dataset import names
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import ColumnType
@@ -64,9 +65,7 @@ def input_shards(roots: Sequence[str], splits: Sequence[str] | None, map_fn: Map
     """
     by_root = {root: split_names(root) for root in roots}
     there = sorted({split for found in by_root.values() for split in found})
-    if unknown := [split for split in splits or () if split not in there]:
-        do = f"use one of {', '.join(there)}"
-        raise InfeedError(f"there is no split {unknown[0]!r}", where=", ".join(roots), do=do)
+    check_known(splits or (), there, ", ".join(roots), "split")
     chosen = there if splits is None else dict.fromkeys(splits)
     folders = [names.split_dir(root, split) for split in chosen for root in by_root if split in by_root[root]]
     for folder in folders:

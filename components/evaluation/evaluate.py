@@ -197,7 +197,7 @@ def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Collec
     if len(report.classes) != found.sample.scores.shape[1]:
         report = replace(report, classes=())
     predict = partial(model.predictions, output=report.output)
-    return ModelFindings.of(report, found, model.labels, model.raw_features, predict)
+    return ModelFindings.of(report, found, model.labels, model.predictor.raw_features, predict)
 
 
 def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: ModelReport) -> Iterator[MetricLine]:

@@ -196,6 +196,7 @@ class BucketSums(Leaf):
     def total(self, terms: Terms) -> Any:
         buckets, labels, predictions, weights = (term.reshape(-1) for term in terms)
         if self.settings.fractional_labels:
+            # As in TFMA, a pair without weight makes no bucket.
             counts = weights != 0
             buckets, labels, predictions, weights = (x[counts] for x in (buckets, labels, predictions, weights))
         return _by_bucket(buckets, np.stack([labels * weights, predictions * weights, weights]))
@@ -244,6 +245,7 @@ class ConfusionMatrices(Leaf):
             return self._counts(predictions, negative, positive, self._thresholds)
         labels, predictions, weights = terms
         parts = []
+        # As in TFMA, a label is positive if it is above the threshold of the prediction.
         for threshold in self._thresholds:
             is_positive = labels > threshold
             negative, positive = np.where(is_positive, 0.0, weights), np.where(is_positive, weights, 0.0)

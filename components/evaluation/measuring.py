@@ -17,6 +17,7 @@ from tensorflow_model_analysis.proto.config_pb2 import EvalConfig, ModelSpec
 
 from infeed.components.base import progress
 from infeed.components.base.errors import InfeedError
+from infeed.components.base.schema import check_known
 from infeed.components.base.units import counted
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.engine.engine import Engine, WithSetUp
@@ -205,11 +206,8 @@ def _check_columns(
     specs: Sequence[SliceSpec], batch: Batch, answers: Sequence[ModelAnswer], known: Collection[str]
 ) -> None:
     there = {*batch.columns, *known, *(name for answer in answers for name in answer.features)}
-    for name in (name for spec in specs for name in spec.names):
-        if known and name not in there:
-            raise InfeedError(
-                f"there is no column {name!r} to slice by", where=_SLICES, do=f"use one of {', '.join(sorted(there))}"
-            )
+    if known:
+        check_known((name for spec in specs for name in spec.names), sorted(there), _SLICES, "column")
 
 
 def _check_labels(models: Sequence[EvaluatedModel], batch: Batch, answers: Sequence[ModelAnswer]) -> None:

@@ -59,8 +59,8 @@ class EvaluatedModel:
             raise BeyondError("the model may include compiled Keras metrics (include_default_metrics)")
         if kind not in (constants.TF_GENERIC, constants.TF_KERAS):
             raise BeyondError(f"model_specs.model_type is {kind!r}")
-        self._predictor = Predictor.load(path, ["serve"], self._called)
-        loaded = self._predictor.loaded
+        self.predictor = Predictor.load(path, ["serve"], self._called)
+        loaded = self.predictor.loaded
         name = spec.signature_name or model_util.get_default_signature_name_from_model(loaded)
         if not spec.signature_name and model_util.is_callable_fn(loaded):
             raise BeyondError(f"{self._called} is called without a signature")
@@ -77,7 +77,7 @@ class EvaluatedModel:
         """Return a signature that takes serialized tf.Examples."""
         if "@" in name:
             raise BeyondError(f"{name!r} is a function of TFMA's")
-        loaded = self._predictor.loaded
+        loaded = self.predictor.loaded
         if name not in loaded.signatures:
             if hasattr(loaded, name):
                 raise BeyondError(f"{name!r} is an attribute of {self._called}, not a signature")
@@ -85,7 +85,7 @@ class EvaluatedModel:
             what = f"{self._called} has no signature {name!r}"
             do = f"use one of its signatures: {', '.join(there) or 'it has none'}"
             raise InfeedError(what, where=f"{self.path}, eval_config.model_specs.{option}", do=do)
-        signature = self._predictor.signature(name)
+        signature = self.predictor.signature(name)
         if not signature.takes_examples:
             raise BeyondError(f"signature {name!r} takes {', '.join(signature.inputs)}, not serialized tf.Examples")
         return signature
@@ -108,11 +108,6 @@ class EvaluatedModel:
     def predictions(self, records: Sequence[bytes], output: str = "") -> Array:
         """Return the predictions of an output for serialized tf.Examples, [records, classes]."""
         return self._predictions(ModelAnswer({}, self._call(self._predict, tf.constant(records, tf.string))), output)
-
-    @property
-    def raw_features(self) -> list[str]:
-        """Columns that the model reads, if infeed's Trainer exported it. Empty for other models."""
-        return self._predictor.raw_features
 
     def _call(self, signature: Signature, records: tf.Tensor) -> dict[str, Array]:
         try:

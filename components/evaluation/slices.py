@@ -80,6 +80,7 @@ class _Coded:
     @classmethod
     def of(cls, column: Values, name: str) -> _Coded:
         found, places = np.unique(column.values, return_inverse=True)
+        # A row that has a value several times is in its slice once.
         pairs = np.unique(column.rows * max(len(found), 1) + places.reshape(-1))
         rows, places = np.divmod(pairs, max(len(found), 1))
         return cls(rows, places, [_text(value, name) for value in found.tolist()])

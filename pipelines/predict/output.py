@@ -25,6 +25,7 @@ from pyarrow import csv as pa_csv
 from pyarrow import parquet as pq
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.base.schema import check_known
 from infeed.components.dataset import files
 from infeed.components.evaluation.predictor import of_output
 from infeed.pipelines.predict.inputs import Batch
@@ -49,11 +50,7 @@ class Columns:
         self, names: Sequence[str], where: str, predicted: Collection[str] = (PREDICTION, PROBABILITY, ERROR)
     ) -> list[str]:
         """Return the columns to write. Raises InfeedError if one is missing, or has the name of a `predicted` one."""
-        for name in (*self.keys, *(self.others or ())):
-            if name not in names:
-                raise InfeedError(
-                    f"there is no column {name!r}", where=where, do=f"use one of {', '.join(map(repr, names))}"
-                )
+        check_known((*self.keys, *(self.others or ())), names, where, "column")
         others = [name for name in names if name not in self.keys] if self.others is None else self.others
         chosen = list(dict.fromkeys([*self.keys, *others]))
         taken = [name for name in chosen if name in predicted]

@@ -84,9 +84,7 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
     if positive is not None and survey.task == "multilabel":
         what = f"positive is {positive!r}, but {metric} is over all classes of a set"
         raise InfeedError(what, where="blessing.positive", do="leave it out")
-    if positive is not None and positive not in survey.classes:
-        do = f"use one of {', '.join(map(repr, survey.classes[:20]))}"
-        raise InfeedError(f"there is no class {positive!r}", where="blessing.positive", do=do)
+    schema.check_known([positive] if positive is not None else [], survey.classes, "blessing.positive", "class")
     if "bound" not in chosen:
         chosen["bound"] = _guess(metric, positive, survey)
         chosen.setdefault("beat_guess", True)

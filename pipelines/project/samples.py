@@ -79,6 +79,7 @@ class Sampler:
     def add(self, rows: int, cells: Mapping[str, Cells]) -> None:
         block = Sample(self._random.random(rows), cells, np.zeros(rows, np.int64))
         self._parts.append(block.below(self._threshold))
+        # Not before twice the rows are there, so that rows are seldom copied.
         if sum(map(len, self._parts)) > 2 * self._rows:
             self._parts = [self.sample()]
             self._threshold = self._parts[0].threshold

@@ -176,9 +176,7 @@ def _check_columns(
             raise InfeedError(f"the label {label!r} is not among the columns", where=where, do=do)
     if not labels or not set(labels) <= set(names):
         raise label_needed(table, path, labels, read_as(number_columns(table.found.shapes, source, settings)))
-    if unknown := [name for name in keep if name not in names]:
-        what = f"there is no column {unknown[0]!r} to keep{schema.nearest(unknown[0], names)}"
-        raise InfeedError(what, where=path, do="use a column of the table in --keep, or keep in the config")
+    schema.check_known(keep, names, f"{path}, keep", "column")
 
 
 def _without_label(
@@ -196,6 +194,7 @@ def _without_label(
     bare = []
     for split in (name for name in (EVAL, TEST) if name in by_name.patterns):
         opened = open_splits(path, source, settings, options, {split: by_name.patterns[split]}, sampled=True)
+        # A column may be empty in the sampled rows alone.
         if _lacks(opened, labels) and (opened.reopen is None or _lacks(opened.reopen(None), labels)):
             bare.append(split)
     return bare

@@ -52,7 +52,6 @@ from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
 from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, merge, to_bytes
 from infeed.pipelines.project.sources import files_of_table, open_splits, open_table
 
-_SHOWN = 20  # maximum names in an error
 Ints = npt.NDArray[np.int64]
 _KEPT_BYTES = 1 << 20  # bytes of a file or table from which results are cached
 _LEAST_SAMPLED = 8_192  # minimum sampled rows of a file
@@ -410,10 +409,7 @@ def check_named(names: Collection[str], options: IngestOptions) -> None:
         "balance": (options.balance.label,) if options.balance else (),
     }
     for where, columns in asked.items():
-        for name in columns:
-            if name not in names:
-                do = f"use one of {', '.join(list(names)[:_SHOWN])}"
-                raise InfeedError(f"there is no column {name!r}{schema.nearest(name, names)}", where=where, do=do)
+        schema.check_known(columns, names, where, "column")
 
 
 def _columns(found: pa.Schema) -> tuple[Column, ...]:

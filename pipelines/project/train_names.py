@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infeed.components.base import schema
@@ -16,9 +16,6 @@ from infeed.components.transform.kinds.scale import ZScore
 from infeed.pipelines.config import TRAIN
 from infeed.pipelines.surveys import Survey, TableSurvey
 
-_SHOWN = 20  # maximum names in an error
-_OUT = "leave it out"
-
 
 def check_train_names(options: TrainOptions, survey: Survey, features: Sequence[Feature], *, own: bool) -> None:
     """Raise InfeedError if a training option names a class, feature or split that does not exist.
@@ -30,7 +27,7 @@ def check_train_names(options: TrainOptions, survey: Survey, features: Sequence[
         _check_classes(weights, options.outputs[output].feature, option, survey, features)
     if shares := options.feed.class_shares:
         _check_classes(shares, options.only_label, "class_shares", survey, features)
-    _check(options.feed.mix, [TRAIN], "mix", "split for training")
+    schema.check_known(options.feed.mix, [TRAIN], "train.mix", "split for training")
     if not own and not options.input_fn:
         _check_features(options, {feature.output_name: feature for feature in features})
 
@@ -39,15 +36,17 @@ def _check_classes(given: Any, label: str, option: str, survey: Survey, features
     labels = survey.labels if isinstance(survey, TableSurvey) else ()
     classes = next((one.classes for one in labels if one.column.name == label), survey.classes)
     if given and not classes:
-        raise InfeedError(f"the label is a quantity and has no classes: {given}", where=f"train.{option}", do=_OUT)
+        raise InfeedError(
+            f"the label is a quantity and has no classes: {given}", where=f"train.{option}", do="leave it out"
+        )
     keeps = any(isinstance(one, Label) and one.output_name == label and not one.clean for one in features)
     if isinstance(given, Mapping) and keeps:  # cleaning may rename and join classes
-        _check(given, classes, option, "class")
+        schema.check_known(given, classes, f"train.{option}", "class")
 
 
 def _check_features(options: TrainOptions, features: Mapping[str, Feature]) -> None:
     weight, bucket_by = ([name] if name else [] for name in (options.feed.weight, options.feed.bucket_by))
-    _check(weight, features, "weight", "feature")
+    schema.check_known(weight, features, "train.weight", "feature")
     if weight and isinstance(features[weight[0]], ZScore):
         what = f"the weight {weight[0]!r} is scaled to mean 0, but weights must not be negative"
         raise InfeedError(what, where="train.weight", do=f"declare it unscaled, for example Fill({weight[0]!r}, 1)")
@@ -55,14 +54,6 @@ def _check_features(options: TrainOptions, features: Mapping[str, Feature]) -> N
         what = f"the weight {weight[0]!r} is a word or its number, not an amount"
         raise InfeedError(what, where="train.weight", do="use a column of numbers, for example Fill(COLUMN, 1)")
     if not options.feed.maps:  # a user's function may add features
-        _check(bucket_by, features, "bucket_by", "feature")
-        _check(options.masks, features, "masks", "feature")
-        _check(options.boxes, features, "boxes", "feature")
-
-
-def _check(given: Collection[str], known: Collection[str], option: str, noun: str) -> None:
-    for name in given:
-        if name not in known:
-            shown = ", ".join(map(repr, list(known)[:_SHOWN])) + (", ..." if len(known) > _SHOWN else "")
-            what = f"there is no {noun} {name!r}{schema.nearest(name, known)}"
-            raise InfeedError(what, where=f"train.{option}", do=f"use one of {shown}" if known else _OUT)
+        schema.check_known(bucket_by, features, "train.bucket_by", "feature")
+        schema.check_known(options.masks, features, "train.masks", "feature")
+        schema.check_known(options.boxes, features, "train.boxes", "feature")

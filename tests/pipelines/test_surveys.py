@@ -13,8 +13,3 @@ def test_what_a_model_has_to_beat() -> None:
     assert TableSurvey((), label, "regression", 100).guess == 9.0
     pictures = ImageSurvey(Layout((), {}), ("cat", "dog"), (30, 10), 40, 8, 8, 3, most=40)
     assert pictures.guess == 0.75
-
-
-def test_what_is_left_out_is_told_with_the_reason() -> None:
-    empty = dataclasses.replace(NUMBER, name="e", missing=100, useless="it is empty")
-    assert TableSurvey((NUMBER, empty), NUMBER, "regression", 100).left_out == {"e": "it is empty"}

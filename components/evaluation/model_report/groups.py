@@ -56,6 +56,7 @@ def worst_groups(columns: Mapping[str, pa.Array], losses: Array, errors: Array) 
 
 def _compared(column: str, values: str, mask: Mask, losses: Array, errors: Array) -> RowGroup | None:
     rows, others = int(mask.sum()), int((~mask).sum())
+    # NaN predictions have infinite losses, which have no mean.
     if min(rows, others) < _LEAST_ROWS or not np.isfinite(losses).all():
         return None
     inside, outside = losses[mask], losses[~mask]

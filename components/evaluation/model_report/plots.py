@@ -31,8 +31,7 @@ def roc(curves: Mapping[str, Curve], baseline: Curve | None, threshold: float | 
         axes.plot(*_thinned(np.append(0, curve.alarms), np.append(0, curve.found)), **style)
     if threshold is not None:
         found, alarms, _ = next(iter(curves.values())).at(threshold)
-        axes.plot([alarms], [found], marker="o", markersize=9, color=WAITED, linestyle="")
-        axes.annotate(f"threshold {threshold:g}", (alarms, found), (12, -16), textcoords="offset points", color=INK)
+        _mark(axes, threshold, (alarms, found), (12, -16))
     axes.set(xlabel="false positive rate", ylabel="true positive rate (recall)", xlim=(-0.01, 1.01), ylim=(0, 1.03))
     _legend(axes, curves, "lower right")
     return to_svg(figure, "roc")
@@ -49,14 +48,17 @@ def precision_recall(curves: Mapping[str, Curve], baseline: Curve | None, thresh
         axes.axhline(share, color=LINE, linewidth=1.2)
         found, _, precision = curve.at(threshold)
         if not math.isnan(precision):
-            axes.plot([found], [precision], marker="o", markersize=9, color=WAITED, linestyle="")
-            place = (-12, -20) if found > 0.5 else (12, -20)
-            side = "right" if found > 0.5 else "left"
-            text = f"threshold {threshold:g}"
-            axes.annotate(text, (found, precision), place, textcoords="offset points", color=INK, ha=side)
+            _mark(axes, threshold, (found, precision), (-12 if found > 0.5 else 12, -20))
     axes.set(xlabel="recall", ylabel="precision", xlim=(-0.01, 1.01), ylim=(0, 1.03))
     _legend(axes, curves, "lower left")
     return to_svg(figure, "precision_recall")
+
+
+def _mark(axes: Any, threshold: float, point: tuple[float, float], shift: tuple[int, int]) -> None:
+    """Mark the threshold in use, with its text on the side of the shift, in points."""
+    axes.plot(*([one] for one in point), marker="o", markersize=9, color=WAITED, linestyle="")
+    style = {"textcoords": "offset points", "color": INK, "ha": "left" if shift[0] > 0 else "right"}
+    axes.annotate(f"threshold {threshold:g}", point, shift, **style)
 
 
 def _styled(curves: Mapping[str, Curve], baseline: Curve | None) -> list[tuple[Curve, dict[str, Any]]]:

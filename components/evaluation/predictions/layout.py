@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.base.schema import check_known
 from infeed.components.evaluation.batches import Batch, KnownColumn
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictor import Arrays, Signature
@@ -60,15 +61,9 @@ class AnswerColumns:
 
 def check_names(options: PredictOptions, known: Mapping[str, KnownColumn], signature: Signature, where: str) -> None:
     """Raise InfeedError for a missing column or output, and for a column and an output with the same name."""
-    for name in options.carried:
-        if name not in known:
-            do = f"use one of {', '.join(map(repr, sorted(known)))}"
-            raise InfeedError(f"there is no column {name!r}", where=where, do=do)
-    for name in options.outputs.values():
-        if name not in signature.outputs:
-            do = f"use one of {', '.join(map(repr, signature.outputs))}"
-            there = f"{signature.where}, signature {signature.name!r}"
-            raise InfeedError(f"the model has no output {name!r}", where=there, do=do)
+    check_known(options.carried, sorted(known), where, "column")
+    there = f"{signature.where}, signature {signature.name!r}"
+    check_known(options.outputs.values(), signature.outputs, there, "output")
     taken = known if options.output_format == "examples" else options.carried
     for column in options.outputs or signature.outputs:
         if column in taken:
@@ -93,6 +88,7 @@ def _output_type(name: str, signature: Signature, found: npt.NDArray[Any] | None
     item = _item_type(name, signature, nested)
     rank = spec.shape.rank or (1 if found is None else found.ndim)
     dims: list[int | None] = list(spec.shape[1:]) if spec.shape.rank else [None] * (rank - 1)
+    # One value a row is no list, as of a Keras model whose last axis is 1.
     if dims in ([], [1]):
         return item
     if not nested:

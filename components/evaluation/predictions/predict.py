@@ -189,6 +189,7 @@ class Question:
         where = ", ".join(dict.fromkeys(root_of(shard) for shard in shards))
         signature = load_signature(model, options)
         signature.check_outputs()
+        # Types of columns need statistics, so they are read only if a column is asked for.
         needed = options.carried or options.output_format == "examples" or not signature.takes_examples
         known = known_columns(shards, map_fn) if needed else {}
         check_names(options, known, signature, where)

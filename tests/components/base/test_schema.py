@@ -110,3 +110,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_does_not_fit_is_told_with_its_place(given: dict[str, Any], error: str) -> None:
     with pytest.raises(InfeedError, match=error):
         read(**given)
+
+
+def test_of_names_of_data_the_nearest_and_the_first_are_told_quoted() -> None:
+    with pytest.raises(InfeedError, match="there is no column 'hight'; did you mean 'height'") as raised:
+        schema.check_known(["age", "hight"], ["age", "height", *map(str, range(20))], "t.csv", "column")
+    assert raised.value.do.startswith("use one of 'age', 'height', '0'")
+    assert raised.value.do.endswith("'17', ...")
+    schema.check_known(["age"], ["age"], "t.csv", "column")

@@ -27,7 +27,7 @@ def test_shards_come_split_by_split(dataset: str) -> None:
 
 
 def test_a_split_that_is_not_there_is_refused(dataset: str) -> None:
-    with pytest.raises(InfeedError, match=r"no split 'test'(?s:.*)use one of eval, train"):
+    with pytest.raises(InfeedError, match=r"no split 'test'(?s:.*)use one of 'eval', 'train'"):
         input_shards([dataset], ["train", "test"])
 
 

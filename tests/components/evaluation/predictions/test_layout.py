@@ -134,7 +134,7 @@ def test_outputs_can_be_chosen_and_named() -> None:
     ("options", "message"),
     [
         (PredictOptions(keys=("name",)), r"there is no column 'name'(?s:.*)one of 'bytes', 'id'"),
-        (PredictOptions(outputs={"y": "z"}), r"the model has no output 'z'(?s:.*)one of 'id', 'y'"),
+        (PredictOptions(outputs={"y": "z"}), r"there is no output 'z'(?s:.*)one of 'id', 'y'"),
         (PredictOptions(keys=("id",)), r"'id' is a column of the examples and one of the predictions"),
         (PredictOptions(output_format="examples"), r"'id' is a column of the examples and one of the predictions"),
     ],
