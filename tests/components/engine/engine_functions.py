@@ -60,14 +60,6 @@ def add(one: float, other: float) -> float:
     return one + other
 
 
-def join(one: list[int], other: list[int]) -> list[int]:
-    return one + other
-
-
-def as_list(item: Item) -> list[int]:
-    return [item.number]
-
-
 def refuse_from_three(item: Item) -> int:
     if item.number >= 3:
         raise InfeedError(f"{item.number} is too large", where=item.place, do="give less")

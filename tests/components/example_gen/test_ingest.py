@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ from infeed.components.example_gen.sources.csv.rows import CsvOptions
 ROWS_PER_BLOCK = 50
 MakeJob = Callable[..., Job]
 ReadSplit = Callable[[str, str], list[bytes]]
+Ingested = Callable[..., Manifest]
+Rows = Callable[..., list[int]]
 STATISTICS = ["statistics-eval.json", "statistics-train.json"]
 SCHEMA = pa.schema([("row", pa.int64()), ("text", pa.string())])
 
@@ -51,94 +53,95 @@ def table(blocks: int = 6) -> OpenedSource:
     return OpenedSource(Source("table", "f", 1, 1), SCHEMA, tasks, read_table)
 
 
-def rows_of(records: list[bytes], blocks: int = 6) -> list[int]:
-    """Records back to row numbers, by their bytes."""
-    known = {
-        example: block * ROWS_PER_BLOCK + row
-        for block in range(blocks)
-        for row, example in enumerate(encode_examples(block_of(block * ROWS_PER_BLOCK)).to_pylist())
-    }
-    return [known[record] for record in records]
-
-
 def many_shards(**options: Any) -> IngestOptions:
     return IngestOptions(shards=ShardOptions(min_bytes=1_000, target_bytes=4_000, readers_per_host=4), **options)
 
 
-def written_rows(one: Job, read_split: ReadSplit) -> list[int]:
-    """The rows of both splits, sorted."""
-    return sorted(row for split in ("train", "eval") for row in rows_of(read_split(one.root, split)))
+@pytest.fixture
+def ingested(job: MakeJob) -> Ingested:
+    """Ingests a source by a job of these options."""
+    return lambda opened, *options: ingest.ingest(opened.tasks, job(opened, *options))
 
 
-def test_every_row_is_written_once_and_the_manifest_agrees_with_the_files(job: MakeJob, read_split: ReadSplit) -> None:
-    one = job(table(), many_shards())
-    manifest = ingest.ingest(table().tasks, one)
-    assert written_rows(one, read_split) == list(range(300))
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """Where jobs write."""
+    return f"{tmp_path}/out"
+
+
+@pytest.fixture
+def rows(root: str, read_split: ReadSplit) -> Rows:
+    """Reads splits of the table: the numbers of their rows, by the bytes of the records."""
+    examples = (encode_examples(block_of(first)).to_pylist() for first in range(0, 300, ROWS_PER_BLOCK))
+    known = {example: row for row, example in enumerate(chain.from_iterable(examples))}
+    return lambda *splits: [known[record] for split in splits for record in read_split(root, split)]
+
+
+def test_every_row_is_written_once_and_the_manifest_agrees_with_the_files(
+    ingested: Ingested, rows: Rows, root: str
+) -> None:
+    manifest = ingested(table(), many_shards())
+    assert sorted(rows("train", "eval")) == list(range(300))
     assert manifest.rows_read == 300
-    assert Manifest.read(one.root) == manifest
+    assert Manifest.read(root) == manifest
     assert len(manifest.splits["train"].shards) > 1
     for split in manifest.splits.values():
         for shard in split.shards:
-            assert os.path.getsize(f"{one.root}/{shard.file}") == shard.bytes
-    found = {f"Split-{name}/{file}" for name in ("train", "eval") for file in os.listdir(f"{one.root}/Split-{name}")}
+            assert os.path.getsize(f"{root}/{shard.file}") == shard.bytes
+    found = {f"Split-{name}/{file}" for name in ("train", "eval") for file in os.listdir(f"{root}/Split-{name}")}
     assert found == {shard.file for split in manifest.splits.values() for shard in split.shards}
-    assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json", *STATISTICS]
+    assert sorted(os.listdir(root)) == ["Split-eval", "Split-train", "manifest.json", *STATISTICS]
     assert manifest.schema == (Column("row", "int", (1,), 0), Column("text", "bytes", (1,), 0))
 
 
 @pytest.mark.parametrize("seed", [0, None])
-def test_shards_are_even(job: MakeJob, seed: int | None) -> None:
+def test_shards_are_even(ingested: Ingested, seed: int | None) -> None:
     shards = ShardOptions(min_bytes=1_000, target_bytes=60_000, readers_per_host=4)
     options = IngestOptions(shards=shards, compression="none", shuffle_seed=seed)
-    manifest = ingest.ingest(table(80).tasks, job(table(80), options))
+    manifest = ingested(table(80), options)
     sizes = [shard.bytes for shard in manifest.splits["train"].shards]
     assert len(sizes) > 3
     assert max(sizes) < 1.1 * min(sizes)
 
 
-def test_without_a_seed_the_order_is_the_inputs(job: MakeJob, read_split: ReadSplit) -> None:
-    one = job(table(), many_shards(shuffle_seed=None), Buckets((("train", 1),)))
-    ingest.ingest(table().tasks, one)
-    assert rows_of(read_split(one.root, "train")) == list(range(300))
+def test_without_a_seed_the_order_is_the_inputs(ingested: Ingested, rows: Rows) -> None:
+    ingested(table(), many_shards(shuffle_seed=None), Buckets((("train", 1),)))
+    assert rows("train") == list(range(300))
 
 
-def test_a_seed_shuffles_over_the_whole_split(job: MakeJob, read_split: ReadSplit) -> None:
-    one = job(table(), many_shards(shuffle_seed=3), Buckets((("train", 1),)))
-    manifest = ingest.ingest(table().tasks, one)
-    rows = rows_of(read_split(one.root, "train"))
-    first_shard = rows[: manifest.splits["train"].shards[0].records]
+def test_a_seed_shuffles_over_the_whole_split(ingested: Ingested, rows: Rows) -> None:
+    manifest = ingested(table(), many_shards(shuffle_seed=3), Buckets((("train", 1),)))
+    order = rows("train")
+    first_shard = order[: manifest.splits["train"].shards[0].records]
     assert {row // ROWS_PER_BLOCK for row in first_shard} == set(range(6))  # every block reaches every shard
-    assert abs(np.corrcoef(rows, np.arange(300))[0, 1]) < 0.2
+    assert abs(np.corrcoef(order, np.arange(300))[0, 1]) < 0.2
 
 
-def test_the_order_depends_on_the_seed_alone(job: MakeJob, read_split: ReadSplit) -> None:
+def test_the_order_depends_on_the_seed_alone(job: MakeJob, rows: Rows) -> None:
     orders = []
     for seed, tasks in ((0, table().tasks), (0, table().tasks[::-1]), (1, table().tasks)):
-        one = job(table(), many_shards(shuffle_seed=seed))
-        ingest.ingest(tasks, one)  # whichever worker was first
-        orders.append(read_split(one.root, "train"))
+        ingest.ingest(tasks, job(table(), many_shards(shuffle_seed=seed)))  # whichever worker was first
+        orders.append(rows("train"))
     assert orders[0] == orders[1] != orders[2]
 
 
 def test_a_shard_larger_than_a_window_is_written_in_windows(
-    job: MakeJob, read_split: ReadSplit, monkeypatch: pytest.MonkeyPatch
+    ingested: Ingested, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "WINDOW_BYTES", 2_000)
     for seed in (0, None):
-        one = job(table(), IngestOptions(shards=ShardOptions(count=2), shuffle_seed=seed))
-        ingest.ingest(table().tasks, one)
-        assert written_rows(one, read_split) == list(range(300))
+        ingested(table(), IngestOptions(shards=ShardOptions(count=2), shuffle_seed=seed))
+        assert sorted(rows("train", "eval")) == list(range(300))
 
 
-def test_regrouping_changes_no_byte(job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regrouping_changes_no_byte(ingested: Ingested, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for few in (100, 0):
         ranges = shuffle.Ranges(1_000, few)
         for name, value in (("ON_DISK", ranges), ("_FAN", 2), ("_GROUP_BYTES", 4_000)):
             monkeypatch.setattr(shuffle, name, value)
-        one = job(table(20), many_shards(shuffle_seed=3))
-        found.append(ingest.ingest(table(20).tasks, one))
-        assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json", *STATISTICS]
+        found.append(ingested(table(20), many_shards(shuffle_seed=3)))
+        assert sorted(os.listdir(root)) == ["Split-eval", "Split-train", "manifest.json", *STATISTICS]
     assert found[0] == found[1]
     assert len(found[0].splits["train"].shards) > 4
 
@@ -156,32 +159,29 @@ def test_mimalloc_is_taken_unless_the_user_has_chosen(tmp_path: Path, chosen: st
     assert ended.stdout.strip() == taken
 
 
-def test_uncompressed_shards_have_no_suffix(job: MakeJob) -> None:
-    manifest = ingest.ingest(table().tasks, job(table(), IngestOptions(compression="none")))
+def test_uncompressed_shards_have_no_suffix(ingested: Ingested) -> None:
+    manifest = ingested(table(), IngestOptions(compression="none"))
     assert manifest.splits["train"].shards[0].file == "Split-train/data_tfrecord-00000-of-00001"
 
 
-def test_a_split_without_rows_has_an_empty_shard(job: MakeJob, read_split: ReadSplit) -> None:
-    one = job(table(2), None, Buckets((("train", 10**9), ("eval", 1))))
-    manifest = ingest.ingest(table(2).tasks, one)
+def test_a_split_without_rows_has_an_empty_shard(ingested: Ingested, rows: Rows) -> None:
+    manifest = ingested(table(2), None, Buckets((("train", 10**9), ("eval", 1))))
     assert manifest.splits["eval"].records == 0
-    assert read_split(one.root, "eval") == []
+    assert rows("eval") == []
 
 
-def test_input_that_is_split_stays_so(job: MakeJob, read_split: ReadSplit) -> None:
+def test_input_that_is_split_stays_so(ingested: Ingested, rows: Rows) -> None:
     given = table(2)
     opened = OpenedSource(given.provenance, SCHEMA, (Task(0, (0,), "train"), Task(1, (50,), "test")), given.read)
-    one = job(opened, IngestOptions(shuffle_seed=None), None)
-    ingest.ingest(opened.tasks, one)
-    assert rows_of(read_split(one.root, "train"), 2) == list(range(50))
-    assert rows_of(read_split(one.root, "test"), 2) == list(range(50, 100))
+    ingested(opened, IngestOptions(shuffle_seed=None), None)
+    assert rows("train") == list(range(50))
+    assert rows("test") == list(range(50, 100))
 
 
-def test_a_split_by_feature_keeps_equal_values_together(tmp_path: Path, job: MakeJob) -> None:
+def test_a_split_by_feature_keeps_equal_values_together(ingested: Ingested, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("user,x\n" + "".join(f"u{row % 20},{row}\n" for row in range(400)))
     opened = open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(), CsvOptions())
-    one = job(opened, None, Buckets((("train", 1), ("eval", 1)), feature="user"))
-    manifest = ingest.ingest(opened.tasks, one)
+    manifest = ingested(opened, None, Buckets((("train", 1), ("eval", 1)), feature="user"))
     assert all(split.records % 20 == 0 for split in manifest.splits.values())
     assert all(split.records for split in manifest.splits.values())
 
@@ -190,17 +190,17 @@ def test_a_split_by_feature_keeps_equal_values_together(tmp_path: Path, job: Mak
     ("feature", "message"),
     [("nobody", "(?s)no column.*use one of user, x, gap"), ("x", "type is double"), ("gap", "a value is empty")],
 )
-def test_a_split_by_a_feature_that_cannot_be(tmp_path: Path, job: MakeJob, feature: str, message: str) -> None:
+def test_a_split_by_a_feature_that_cannot_be(ingested: Ingested, tmp_path: Path, feature: str, message: str) -> None:
     (tmp_path / "a.csv").write_text("user,x,gap\na,0.5,1\nb,1.5,\n")
     opened = open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(), CsvOptions())
     with pytest.raises(InfeedError, match=message):
-        ingest.ingest(opened.tasks, job(opened, None, Buckets((("train", 1),), feature=feature)))
+        ingested(opened, None, Buckets((("train", 1),), feature=feature))
 
 
-def test_nulls_are_counted_and_compat_moves_no_row(tmp_path: Path, cancer: str, job: MakeJob) -> None:
+def test_nulls_are_counted_and_compat_moves_no_row(ingested: Ingested, cancer: str) -> None:
     opened = open_csv(cancer, {None: "*"}, IngestOptions(), CsvOptions())
-    ours = ingest.ingest(opened.tasks, job(opened, IngestOptions()))
-    tfx = ingest.ingest(opened.tasks, job(opened, IngestOptions(compat="tfx")))
+    ours = ingested(opened, IngestOptions())
+    tfx = ingested(opened, IngestOptions(compat="tfx"))
     assert sum(column.nulls for column in ours.schema) == sum(column.nulls for column in tfx.schema) == 341
     assert {name: split.records for name, split in ours.splits.items()} == {
         name: split.records for name, split in tfx.splits.items()
@@ -215,42 +215,41 @@ def accounted(manifest: Manifest) -> bool:
     )
 
 
-def test_a_filter_keeps_what_passes_and_counts_the_rest(job: MakeJob, read_split: ReadSplit) -> None:
-    one = job(table(), many_shards(filter="row >= 120 and text != 'x'"))
-    manifest = ingest.ingest(table().tasks, one)
-    assert written_rows(one, read_split) == [row for row in range(120, 300) if row % 90 != 1]
+def test_a_filter_keeps_what_passes_and_counts_the_rest(ingested: Ingested, rows: Rows) -> None:
+    manifest = ingested(table(), many_shards(filter="row >= 120 and text != 'x'"))
+    assert sorted(rows("train", "eval")) == [row for row in range(120, 300) if row % 90 != 1]
     assert (manifest.rows_read, manifest.filtered) == (300, 122)
 
 
-def test_a_filter_function_may_return_a_list(job: MakeJob, tmp_path: Path) -> None:
+def test_a_filter_function_may_return_a_list(ingested: Ingested, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def keep(b):\n    return [row >= 120 for row in b['row'].to_pylist()]\n")
-    one = job(table(), many_shards(filter=f"{tmp_path}/mine.py:keep"))
-    assert ingest.ingest(table().tasks, one).filtered == 120
+    assert ingested(table(), many_shards(filter=f"{tmp_path}/mine.py:keep")).filtered == 120
 
 
-def test_chosen_columns_are_written_whatever_the_filter_uses(job: MakeJob, read_split: ReadSplit) -> None:
-    one = job(table(), many_shards(filter="row < 3", columns=("text",), shuffle_seed=None), Buckets((("train", 1),)))
-    manifest = ingest.ingest(table().tasks, one)
+def test_chosen_columns_are_written_whatever_the_filter_uses(
+    ingested: Ingested, root: str, read_split: ReadSplit
+) -> None:
+    manifest = ingested(
+        table(), many_shards(filter="row < 3", columns=("text",), shuffle_seed=None), Buckets((("train", 1),))
+    )
     texts = pa.RecordBatch.from_pydict({"text": ["", "x", "xx"]})
-    assert read_split(one.root, "train") == encode_examples(texts).to_pylist()
+    assert read_split(root, "train") == encode_examples(texts).to_pylist()
     assert manifest.schema == (Column("text", "bytes", (1,), 0),)
 
 
-def test_stratified_splits_have_their_share_of_every_label(job: MakeJob, read_split: ReadSplit) -> None:
-    one = job(table(), many_shards(split_by=ByLabel("text")))
-    ingest.ingest(table().tasks, one)
-    labels = {split: Counter(row % 90 for row in rows_of(read_split(one.root, split))) for split in ("train", "eval")}
+def test_stratified_splits_have_their_share_of_every_label(ingested: Ingested, rows: Rows) -> None:
+    ingested(table(), many_shards(split_by=ByLabel("text")))
+    labels = {split: Counter(row % 90 for row in rows(split)) for split in ("train", "eval")}
     of_four, of_three = ([labels["train"][label] for label in part] for part in (range(30), range(30, 90)))
     assert Counter(of_four) == {3: 20, 2: 10}  # so that train has two thirds of all 300 rows
     assert Counter(of_three) == {2: 60}
     assert labels["train"] + labels["eval"] == {label: 4 if label < 30 else 3 for label in range(90)}
 
 
-def test_a_salt_divides_records_otherwise_and_none_as_tfx_does(job: MakeJob, read_split: ReadSplit) -> None:
+def test_a_salt_divides_records_otherwise_and_none_as_tfx_does(ingested: Ingested, rows: Rows) -> None:
     def trained(split_by: SplitBy | None) -> list[int]:
-        one = job(table(), many_shards(split_by=split_by, shuffle_seed=None))
-        ingest.ingest(table().tasks, one)
-        return rows_of(read_split(one.root, "train"))
+        ingested(table(), many_shards(split_by=split_by, shuffle_seed=None))
+        return rows("train")
 
     plain, salted, other = (trained(rule) for rule in (None, ByRecord("b"), ByRecord("c")))
     assert trained(ByRecord("")) == plain
@@ -261,14 +260,13 @@ def test_a_salt_divides_records_otherwise_and_none_as_tfx_does(job: MakeJob, rea
 
 @pytest.mark.parametrize("shares", [{"train": 10, "eval": 5, "test": 5}, {"train": 2, "eval": 1}])
 def test_exact_shares_are_those_of_the_hash_but_for_a_few_rows(
-    job: MakeJob, read_split: ReadSplit, shares: dict[str, int]
+    ingested: Ingested, rows: Rows, shares: dict[str, int]
 ) -> None:
     buckets = Buckets(tuple(shares.items()))
 
     def divided(split_by: SplitBy, **options: Any) -> dict[str, list[int]]:
-        one = job(table(), many_shards(split_by=split_by, filter="row < 32", **options), buckets)
-        ingest.ingest(table().tasks, one)
-        return {name: sorted(rows_of(read_split(one.root, name))) for name in shares}
+        ingested(table(), many_shards(split_by=split_by, filter="row < 32", **options), buckets)
+        return {name: sorted(rows(name)) for name in shares}
 
     exact, hashed = divided(ByRecord("", exact=True)), divided(ByRecord(""))
     assert [len(rows) for rows in exact.values()] == ([16, 8, 8] if "test" in shares else [22, 10])
@@ -283,35 +281,33 @@ def test_an_option_of_another_type_shows_a_value_of_the_column(job: MakeJob) -> 
         job(table(), many_shards(filter="row > '1'"))
 
 
-def test_splits_cut_by_time(job: MakeJob, read_split: ReadSplit) -> None:
-    one = job(table(), many_shards(split_by=ByTime("row", ("120",)), shuffle_seed=None))
-    ingest.ingest(table().tasks, one)
-    assert rows_of(read_split(one.root, "train")) == list(range(120))
-    assert rows_of(read_split(one.root, "eval")) == list(range(120, 300))
+def test_splits_cut_by_time(ingested: Ingested, rows: Rows) -> None:
+    ingested(table(), many_shards(split_by=ByTime("row", ("120",)), shuffle_seed=None))
+    assert rows("train") == list(range(120))
+    assert rows("eval") == list(range(120, 300))
 
 
 @pytest.mark.parametrize(
     ("sampling", "records", "balanced"), [("over", 4, Balanced(60, 0)), ("under", 3, Balanced(0, 30))]
 )
 def test_balancing_repeats_or_drops_on_the_chosen_split_only(
-    job: MakeJob, read_split: ReadSplit, sampling: Any, records: int, balanced: Balanced
+    ingested: Ingested, rows: Rows, sampling: Any, records: int, balanced: Balanced
 ) -> None:
     options = many_shards(balance=Balance("text", ("train",), sampling), split_by=ByTime("row", ("10000",)))
-    one = job(table(), options)
-    manifest = ingest.ingest(table().tasks, one)
-    counts = Counter(row % 90 for row in rows_of(read_split(one.root, "train")))
+    manifest = ingested(table(), options)
+    counts = Counter(row % 90 for row in rows("train"))
     assert set(counts.values()) == {records}
     assert len(counts) == 90
     assert manifest.balanced == balanced
     assert accounted(manifest)
 
 
-def test_balancing_after_a_stratified_split_leaves_the_other_splits_alone(job: MakeJob, read_split: ReadSplit) -> None:
+def test_balancing_after_a_stratified_split_leaves_the_other_splits_alone(ingested: Ingested, rows: Rows) -> None:
     plain, balanced = (many_shards(split_by=ByLabel("text"), balance=one) for one in (None, Balance("text")))
-    of_plain = ingest.ingest(table().tasks, one := job(table(), plain))
-    eval_rows = sorted(rows_of(read_split(one.root, "eval")))
-    of_balanced = ingest.ingest(table().tasks, one := job(table(), balanced))
-    assert sorted(rows_of(read_split(one.root, "eval"))) == eval_rows
+    of_plain = ingested(table(), plain)
+    eval_rows = sorted(rows("eval"))
+    of_balanced = ingested(table(), balanced)
+    assert sorted(rows("eval")) == eval_rows
     assert of_plain.splits["train"].records == 200
     assert of_balanced.splits["train"].records == 270
     assert accounted(of_balanced)
@@ -386,7 +382,7 @@ def test_no_rows_at_all(job: MakeJob) -> None:
         ingest.ingest((), job(empty))
 
 
-def break_reading(firsts: tuple[int, ...], breaks: bool = True, *, bad_rows: BadRows) -> Any:
+def break_reading(firsts: tuple[int, ...], *, bad_rows: BadRows) -> Any:
     for first in firsts:
         if first >= 200:
             raise RuntimeError("worker lost while reading")
@@ -398,14 +394,14 @@ def leftovers(root: str) -> list[str]:
 
 
 def test_a_failure_while_reading_leaves_nothing(job: MakeJob) -> None:
-    one = job(OpenedSource(table().provenance, SCHEMA, table().tasks, partial(break_reading, breaks=True)))
+    one = job(OpenedSource(table().provenance, SCHEMA, table().tasks, break_reading))
     with pytest.raises(RuntimeError, match="while reading"):
         ingest.ingest(table().tasks, one)
     assert leftovers(one.root) == []
 
 
 def test_a_failure_while_writing_leaves_nothing_and_a_rerun_is_right(
-    job: MakeJob, read_split: ReadSplit, monkeypatch: pytest.MonkeyPatch
+    job: MakeJob, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, write, written = job(table(), many_shards()), ingest.write_records, Counter[str]()
 
@@ -421,7 +417,7 @@ def test_a_failure_while_writing_leaves_nothing_and_a_rerun_is_right(
             ingest.ingest(table().tasks, one)
     assert leftovers(one.root) == []
     ingest.ingest(table().tasks, one)
-    assert written_rows(one, read_split) == list(range(300))
+    assert sorted(rows("train", "eval")) == list(range(300))
 
 
 def test_a_failure_while_publishing_leaves_nothing(job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,20 +434,19 @@ def test_a_failure_while_publishing_leaves_nothing(job: MakeJob, monkeypatch: py
     assert leftovers(one.root) == []
 
 
-def test_a_rerun_over_what_a_killed_worker_left(job: MakeJob, read_split: ReadSplit) -> None:
-    one = job(table(), many_shards())
-    ingest.ingest(table().tasks, one)
+def test_a_rerun_over_what_a_killed_worker_left(ingested: Ingested, rows: Rows, root: str) -> None:
+    ingested(table(), many_shards())
     for stale in (
         "Split-train/data_tfrecord-00000-of-00099.gz",
         "Split-other/data_tfrecord-00000-of-00001.gz",  # of an attempt with other splits
         ".ingest/spills/000000-000000-train.arrow",
         "rejected.jsonl",
     ):
-        Path(one.root, stale).parent.mkdir(parents=True, exist_ok=True)
-        Path(one.root, stale).write_bytes(b"half a file")
-    ingest.ingest(table().tasks, one)
-    assert written_rows(one, read_split) == list(range(300))
-    assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json", *STATISTICS]
+        Path(root, stale).parent.mkdir(parents=True, exist_ok=True)
+        Path(root, stale).write_bytes(b"half a file")
+    ingested(table(), many_shards())
+    assert sorted(rows("train", "eval")) == list(range(300))
+    assert sorted(os.listdir(root)) == ["Split-eval", "Split-train", "manifest.json", *STATISTICS]
 
 
 def test_ingest_needs_neither_beam_nor_tfx_nor_tensorflow() -> None:
@@ -463,10 +458,10 @@ def test_ingest_needs_neither_beam_nor_tfx_nor_tensorflow() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_of_a_csv_a_warning_tells_what_is_more_than_rounding(tmp_path: Path, job: MakeJob) -> None:
+def test_of_a_csv_a_warning_tells_what_is_more_than_rounding(ingested: Ingested, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("fare,key\n0.1,16777217\n12.35,0.5\n")
     opened = open_csv(str(tmp_path), {None: "in.csv"}, IngestOptions())
-    manifest = ingest.ingest(opened.tasks, job(opened))
+    manifest = ingested(opened)
     assert manifest.warnings == ("column 'key': double integers beyond 2^24, or out of range, changed by float32: 1",)
 
 
@@ -491,7 +486,7 @@ def test_killed_while_an_earlier_dataset_is_cleared_what_is_left_of_it_does_not_
 
 
 def test_a_clean_up_that_fails_hides_no_error(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, job: MakeJob
+    job: MakeJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(root: str) -> None:
         raise OSError("the store refuses")
@@ -506,7 +501,7 @@ def test_a_clean_up_that_fails_hides_no_error(
     assert "the store refuses; infeed ingest --clean" in caplog.text
 
 
-def test_temporary_files_that_stay_after_an_ingest_are_an_error(monkeypatch: pytest.MonkeyPatch, job: MakeJob) -> None:
+def test_temporary_files_that_stay_after_an_ingest_are_an_error(job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
     written, remove = job(table()), files.remove
 
     def refuse(path: str) -> None:
