@@ -90,27 +90,21 @@ def test_columns_come_in_the_order_of_the_table(tmp_path: Path) -> None:
     assert list(json.loads(run(str(tmp_path / "ours"), "--json").output)["columns"]) == ["r2", "Zed", "a", "r10"]
 
 
-def test_a_folder_of_flat_files_has_statistics(tmp_path: Path) -> None:
+def test_flat_files_have_statistics_and_are_compared_by_folder_and_one_by_one(tmp_path: Path) -> None:
+    flat = tmp_path / "flat"
+    means = {"train": 2, "test": 5}
+    files = {split: str(flat / f"people-{split}.tfrecord") for split in means}
     for split, ages in (("train", [1, 2, 3]), ("test", [5])):
         framed = frame_records(encode_examples(pa.RecordBatch.from_pydict({"age": ages})))
-        write_records(str(tmp_path / "flat" / f"people-{split}.tfrecord-00000-of-00001"), [framed], gzip_level=None)
-    for split, mean in (("train", 2), ("test", 5)):
-        found = json.loads(run(str(tmp_path / "flat"), "--split", split, "--json").output)
-        assert found["columns"]["age"]["mean"] == mean
-    assert run(str(tmp_path / "flat"), "--splits", "train", "test").exit_code == 1
-
-
-def test_one_file_has_statistics_and_is_compared_with_another(tmp_path: Path) -> None:
-    for split, ages in (("train", [1, 2, 3]), ("test", [5])):
-        framed = frame_records(encode_examples(pa.RecordBatch.from_pydict({"age": ages})))
-        write_records(str(tmp_path / "flat" / f"people-{split}.tfrecord"), [framed], gzip_level=None)
-    before, after = (str(tmp_path / "flat" / f"people-{split}.tfrecord") for split in ("train", "test"))
-    assert json.loads(run(before, "--json").output)["columns"]["age"]["mean"] == 2
-    assert json.loads(run(after, "--json").output)["columns"]["age"]["mean"] == 5
-    compared = run(after, "--compare", before, "--json")
+        write_records(files[split], [framed], gzip_level=None)
+        for words in ([str(flat), "--split", split], [files[split]]):
+            assert json.loads(run(*words, "--json").output)["columns"]["age"]["mean"] == means[split]
+    assert run(str(flat), "--splits", "train", "test").exit_code == 1
+    compared = run(files["test"], "--compare", files["train"], "--json")
     assert compared.exit_code == 1
-    assert json.loads(compared.output)["before"] == f"{before}, train"
-    assert run(after, "--compare", str(shutil.copy(after, tmp_path / "later.tfrecord"))).exit_code == 0
+    assert json.loads(compared.output)["before"] == f"{files['train']}, train"
+    same = str(shutil.copy(files["test"], tmp_path / "later.tfrecord"))
+    assert run(files["test"], "--compare", same).exit_code == 0
 
 
 def test_a_dataset_is_compared_with_the_one_before(data: str, tmp_path: Path) -> None:

@@ -33,23 +33,21 @@ class KfpServer(StandIn):
       multi_user: whether a run needs a namespace.
     """
 
-    def __init__(
-        self, frames: Sequence[Frame] = (), *, token: str | None = None, multi_user: bool = False, port: int = 0
-    ) -> None:
+    def __init__(self, frames: Sequence[Frame] = (), *, token: str | None = None, multi_user: bool = False) -> None:
         self.frames = list(frames)
         self._token = token
         self._multi_user = multi_user
         self._experiments: dict[str, dict[str, Any]] = {}
         self._runs: dict[str, dict[str, Any]] = {}
-        super().__init__(port)
+        super().__init__()
 
     @staticmethod
     def refusal(code: int, message: str) -> Answer:
-        return refusal(code, message)
+        return Answer({"error": message, "code": 3, "message": message, "details": []}, code)
 
     def route(self, asked: Asked) -> Answer:
         if self._token and asked.headers.get("Authorization") != f"Bearer {self._token}":
-            return refusal(401, "Request not authenticated: missing or wrong token")
+            return self.refusal(401, "Request not authenticated: missing or wrong token")
         if asked.path == f"{_PREFIX}/healthz":
             return Answer({"commit_sha": "0", "tag_name": "2.5.0", "multi_user": self._multi_user})
         if asked.path == f"{_PREFIX}/experiments":
@@ -63,7 +61,7 @@ class KfpServer(StandIn):
             return Answer({})
         if found := re.fullmatch(rf"{_PREFIX}/runs/([^/]+)", asked.path):
             return self._get_run(found[1])
-        return refusal(404, "Not Found")
+        return self.refusal(404, "Not Found")
 
     def _create_experiment(self, asked: Asked) -> Answer:
         _check_fields(asked.body, kfp_server_api.V2beta1Experiment)
@@ -78,18 +76,18 @@ class KfpServer(StandIn):
 
     def _create_run(self, body: Any) -> Answer:
         _check_fields(body, kfp_server_api.V2beta1Run)
-        if refusal := _refusal(body):
-            return refusal(400, f"Failed to create a run: InvalidInputError: {refusal}")
+        if why := _refusal(body):
+            return self.refusal(400, f"Failed to create a run: InvalidInputError: {why}")
         run_id = f"run-{len(self._runs)}"
         self._runs[run_id] = {**body, "run_id": run_id, "state": "PENDING", "asked": 0}
         return Answer(self._public(run_id))
 
     def _create_recurring(self, body: Any) -> Answer:
         _check_fields(body, kfp_server_api.V2beta1RecurringRun)
-        if refusal_ := _refusal(body):
-            return refusal(400, f"Failed to create a recurring run: InvalidInputError: {refusal_}")
+        if why := _refusal(body):
+            return self.refusal(400, f"Failed to create a recurring run: InvalidInputError: {why}")
         if len(body["trigger"]["cron_schedule"]["cron"].split()) != 6:
-            return refusal(400, "Schedule cron is not a supported format")
+            return self.refusal(400, "Schedule cron is not a supported format")
         return Answer({**body, "recurring_run_id": "recurring-0"})
 
     def _get_run(self, run_id: str) -> Answer:
@@ -163,7 +161,3 @@ def _parameter_refusal(spec: Any, given: Mapping[str, Any]) -> str | None:
         if name not in given and not known[name].HasField("default_value"):
             return f"parameter {name} is not optional, yet has neither default value nor user provided value"
     return None
-
-
-def refusal(code: int, message: str) -> Answer:
-    return Answer({"error": message, "code": 3, "message": message, "details": []}, code)

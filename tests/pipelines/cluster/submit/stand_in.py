@@ -44,12 +44,12 @@ _Planned = tuple[str, re.Pattern[str], deque[Answer]]
 class StandIn:
     """Answers with `route`, unless `fail` has an answer for the request first."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self) -> None:
         self.asked: list[Asked] = []
         self._failures: list[_Planned] = []
         self._losses: list[_Planned] = []
         self._lock = threading.Lock()  # each request is answered in a thread of its own
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 

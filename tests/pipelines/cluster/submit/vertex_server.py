@@ -24,12 +24,12 @@ _CUSTOM_JOB = "projects/1/locations/us-central1/customJobs/{}"
 class VertexServer(StandIn):
     """Plays one frame of `frames` for each time it is asked for a job, the last one from then on."""
 
-    def __init__(self, frames: Sequence[Frame] = (), *, port: int = 0) -> None:
+    def __init__(self, frames: Sequence[Frame] = ()) -> None:
         self.frames = list(frames)
         self._jobs: dict[str, dict[str, Any]] = {}
         self.experiments: dict[str, list[str]] = {}
         self._asked_for: dict[str, int] = {}
-        super().__init__(port)
+        super().__init__()
 
     @property
     def names(self) -> list[str]:
