@@ -6,8 +6,7 @@
         require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
 
 Each error names its option. If options are created directly, the error names the class. If `schema.read` reads them
-from a
-file, the error names the place in the file.
+from a file, the error names the place in the file.
 """
 
 from __future__ import annotations

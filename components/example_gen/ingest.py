@@ -245,6 +245,7 @@ class _Spilling:
         self._analysis = task_statistics.TaskAnalysis(job.analyzed_splits, empty_lists=job.options.compat == "tfx")
 
     def add(self, batch: pa.RecordBatch) -> None:
+        # Rows that the source could not read are in no batch, and those that an option could not use are.
         unread = self.bad_rows.take()
         chosen = choose_rows(batch, self._job.options, place_of(self._task.payload), self.bad_rows)
         incomplete = self.bad_rows.take()
@@ -266,7 +267,7 @@ class _Spilling:
 
     def finish(self) -> SpilledTask:
         """Spill the remaining rows, and write statistics and rejected rows for `publish`."""
-        unread = self.bad_rows.take()
+        unread = self.bad_rows.take()  # reported after the last batch
         self._rejected += unread
         self._spill()
         self._analysis.leave(self._job.temporary, self._task.order)

@@ -176,7 +176,7 @@ def conform(
     """
     for batch in map(schemas.flatten_batch, batches):
         converted, not_converted = convert(batch) if convert else (batch, {})
-        unfit: dict[int, tuple[str, str]] = {}
+        unfit: dict[int, tuple[str, str]] = {}  # by row: each is reported once, however many of its cells are unfit
         for name, column in zip(converted.schema.names, converted.columns, strict=True):
             items = example_types.items_of(column)
             invalid = example_types.find_invalid(items, in_list=example_types.is_list(column.type))

@@ -122,7 +122,7 @@ def _open(
                 metadata,
                 buffer_size=max(_SECTOR, min(of_column, of_all // columns)),
                 pre_buffer=whole,
-                coerce_int96_timestamp_unit="us",
+                coerce_int96_timestamp_unit="us",  # nanoseconds, Arrow's default, cannot hold years after 2262
                 read_dictionary=list(read_dictionary),
             )
         yield file
