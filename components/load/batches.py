@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Generic, TypeVar
 
 from infeed.components.base.errors import InfeedError
@@ -34,10 +35,7 @@ class Batches(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         drawn, self._drawn = self._drawn, None
-        if drawn is not None:
-            return drawn
-        order = self.next_pass()
-        return self._counted(order, self._step)
+        return self._read_pass() if drawn is None else drawn
 
     def __next__(self) -> T:
         if self._drawn is None:
@@ -64,6 +62,11 @@ class Batches(Generic[T]):
         if self._begun or epoch != self._epoch:
             self._epoch, self._step, self._begun = epoch, epoch * self.order.steps_per_epoch, False
         self._drawn = None
+
+    @property
+    def batch_sampler(self) -> SimpleNamespace:
+        """Object whose `sampler` is these batches. Lightning sets the epoch there, also when it resumes at an epoch."""
+        return SimpleNamespace(sampler=self)
 
     def state_dict(self) -> dict[str, int]:
         """Return the position after the last read batch, for `load_state_dict`."""
@@ -102,10 +105,12 @@ class Batches(Generic[T]):
             return replace(order, start_step=step % order.steps_per_epoch)
         return replace(order, start_step=step, epochs=order.epochs and epoch + order.epochs)
 
-    def _counted(self, order: BatchOrder, step: int) -> Iterator[T]:
-        """Yield the batches of a pass that begins at training step `step`, and record the position after each."""
-        end = None if order.is_endless else step + len(order)
-        after = step
+    def _read_pass(self) -> Iterator[T]:
+        """Yield the batches of the next pass, and record the position after each."""
+        # The pass begins with its first batch: Lightning first requests the iterator, and then sets the epoch.
+        order = self.next_pass()
+        after = self._step
+        end = None if order.is_endless else after + len(order)
         for batch in self._read(order):
             after += 1
             self._step, self._begun, self._restored = after, after != end, False

@@ -118,6 +118,31 @@ def test_lightning_goes_on_in_the_middle_of_an_epoch(split, tmp_path):
     assert resumed[1] == ids(data, 2)
 
 
+@pytest.mark.parametrize(
+    ("when", "by_rows"),
+    [({}, False), ({"save_on_train_epoch_end": True}, False), ({"every_n_train_steps": 5}, False), ({}, True)],
+    ids=str,
+)
+def test_lightning_goes_on_from_each_checkpoint_of_its_own(split, tmp_path, when, by_rows):
+    from lightning.pytorch.callbacks import ModelCheckpoint
+    from torch.utils.data import DataLoader
+
+    data, evaluated = split("train"), split("eval", shuffle=False)
+
+    def batches() -> Any:
+        return DataLoader(data, batch_sampler=data.rows(epochs=1)) if by_rows else data.torch(epochs=1)
+
+    orders = [row for epoch in range(3) for row in ids(data, epoch)]
+    kept = ModelCheckpoint(tmp_path / "kept", save_top_k=-1, **when)
+    fit = trainer(tmp_path, enable_checkpointing=True, callbacks=[kept]).fit
+    fit(module([[]], [[]]), batches(), evaluated.torch())
+    for path in sorted((tmp_path / "kept").iterdir()):
+        resumed = [[]]
+        trainer(tmp_path).fit(module(resumed, [[]]), batches(), evaluated.torch(), ckpt_path=path)
+        done = int(path.stem.rpartition("step=")[2])
+        assert [row for epoch in resumed for row in epoch] == orders[done * SIZE :], path.name
+
+
 @pytest.mark.parametrize("split_batches", [False, True])
 def test_accelerate_shares_the_batches_of_a_sampler(split, split_batches):
     from accelerate.data_loader import BatchSamplerShard
