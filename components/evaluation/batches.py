@@ -141,6 +141,7 @@ def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> 
     known: dict[str, KnownColumn] = {}
     for name in sorted({name for part in parts for name in part}):
         found = [part[name] for part in parts if name in part]
+        # In a split without the column, every row lacks it.
         lacking = [replace(found[0], some_missing=True)] * (len(found) < len(parts))
         try:
             known[name] = functools.reduce(operator.add, [*found, *lacking])

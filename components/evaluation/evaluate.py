@@ -212,6 +212,7 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: Model
     for key in sorted(of_models, key=lambda key: key not in thresholds and key.make_diff_key() not in thresholds):
         limits = [one for of in (key, key.make_diff_key()) for _, one in thresholds.get(of, ())]
         name = f"{key.output_name}: {key.name}" if key.output_name not in ("", report.output) else key.name
+        # Metrics of one name may be about several classes.
         alike = [one for one in of_models if (one.name, one.output_name) == (key.name, key.output_name)]
         if key.sub_key is not None and len(alike) > 1:
             number = key.sub_key.class_id

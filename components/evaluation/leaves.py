@@ -154,6 +154,7 @@ class CrossEntropy(_Sums):
         labels = pairs.labels * (1.0 - smoothing) + smoothing / classes
         values, from_logits = pairs.predictions, self.settings.from_logits
         with np.errstate(divide="ignore", invalid="ignore"):
+            # The form of TensorFlow, in which no exponential overflows.
             if is_binary and from_logits:
                 entropies = (np.maximum(values, 0) - values * labels + np.log(1 + np.exp(-np.abs(values)))).mean(axis=1)
             elif is_binary:

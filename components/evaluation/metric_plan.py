@@ -190,6 +190,7 @@ def _leaves(computation: Any) -> list[Leaf]:
         by = f"{type(combiner).__module__}.{type(combiner).__name__}"
         names = ", ".join(sorted({key.name for key in computation.keys})) or by
         raise BeyondError(f"only {by} can compute the metric {names}")
+    # Other preprocessors change rows before the combiner sees them.
     own = [one for one in computation.preprocessors if type(one) is not metric_types.StandardMetricInputsPreprocessor]
     if own:
         raise BeyondError(f"a metric uses the preprocessor {type(own[0]).__name__}")

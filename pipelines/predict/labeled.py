@@ -43,6 +43,7 @@ def write_labeled(model: str, path: str, config: PipelineConfig, output: str) ->
     labels, trained = [one.column.name for one in survey.labels], known.source_options if known else {}
     features = known.columns if known else ()
     tables = open_tables([path], {*features, *labels}, {}, trained)
+    # One by one, because JSON Lines may lack some of several columns, but no label.
     for table, label in itertools.product(tables, labels):
         table.check_columns([label])
     specs = {**RawSignature.of(Predictor.load(folder)).raw.inputs, **_parsed(known, tables, survey)}

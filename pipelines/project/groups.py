@@ -190,6 +190,7 @@ def near_rows(groups: Ints, label: Labels, is_class: bool, columns: Sequence[Cod
         far += _weight(place, same) * np.abs(place[asked][:, np.newaxis] - place)
     if not far.any() or groups[0] == groups[-1]:
         return NearRows(0.0, 0.0, 0.0)
+    # A row is not its own neighbor.
     far[np.arange(len(asked)), asked] = np.inf
     any_ = _losses(label[asked], label[far.argmin(axis=1)], label, is_class)
     far[groups[asked][:, np.newaxis] == groups] = np.inf

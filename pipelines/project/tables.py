@@ -156,6 +156,7 @@ class _ReadTask:
                         cut = _summed([cut, tuple(check_rows(rows, self.options.split_by).tolist())])
                         strata_of_rows(rows, self.options.strata)
                     except InfeedError as error:
+                        # Kept for `check_rule`: with other types, which the survey may choose, the rule may fit.
                         misfit = error
                 block = choose_columns(rows, self.options)
                 cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}

@@ -120,6 +120,7 @@ def _terms(rows: Scored, report: ModelReport) -> Array:
     is_class, is_called = rows.labels[:, None] == classes, rows.predicted[:, None] == classes
     unknown = rows.labels[:, None] < 0
     counts = np.concatenate([unknown, is_class, is_called, is_class & is_called], axis=1)
+    # Only two classes have an area under the curve.
     if len(classes) != 2:
         return np.asarray(counts, np.float64)
     place = np.clip(rows.scores[:, report.positive] * _BINS, 0, _BINS - 1).astype(int)

@@ -66,6 +66,7 @@ class Scored:
         is_two = scores.shape[1] == 2
         predicted = (scores[:, 1] > report.threshold).astype(np.int64) if is_two else scores.argmax(axis=1)
         known = (numbers >= 0) & (numbers < scores.shape[1])
+        # An unknown class has the probability 0, so that its rows are among the worst.
         own = np.where(known, scores[np.arange(len(scores)), np.where(known, numbers, 0)], 0.0)
         losses = np.where(np.isnan(own), np.inf, -np.log(np.clip(own, _LEAST, 1)))
         return cls(np.where(known, numbers, -1), scores, predicted, losses)

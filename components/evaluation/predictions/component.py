@@ -55,6 +55,7 @@ class BulkInferrerExecutor(EngineExecutor):
                 proto_utils.json_to_proto(text, spec)
         options = options_of(specs, input_dict[EXAMPLES], exec_properties.get(OPTIONS))
         if reason := _why_unsupported(specs, input_dict[EXAMPLES], path, options):
+            # TFX's executor writes no other formats.
             if options.output_format not in _TFX_ALONE:
                 do = "use output_format='prediction_log', for which TFX's own executor is used"
                 what = f"{options.output_format} cannot be written: {reason}"
