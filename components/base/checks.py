@@ -47,6 +47,11 @@ def check_fields(options: Any) -> None:
             require(isinstance(value, kinds) and _is_bool(value) == (scalar is bool), options, name, do)
 
 
+def is_whole(value: Any) -> bool:
+    """Return whether a value is an integer of Python or NumPy."""
+    return isinstance(value, Integral) and not _is_bool(value)
+
+
 def _is_bool(value: Any) -> bool:
     return isinstance(value, bool | np.bool_)
 

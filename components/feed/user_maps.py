@@ -12,7 +12,7 @@ import inspect
 import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,8 +96,10 @@ def load(target: Target) -> tuple[Callable[..., Any], bool]:
 
 
 def takes_seed(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a parameter `seed`."""
-    return "seed" in inspect.signature(function).parameters
+    """Return whether a function has a parameter `seed`. Some built-in functions, such as `dict`, have no signature."""
+    with suppress(ValueError):
+        return "seed" in inspect.signature(function).parameters
+    return False
 
 
 def _call(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict[str, Any]:
@@ -117,7 +119,7 @@ def _call(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict[str,
                 for number in range(rows_of(features))
             )
             made = _stacked([call(row, seed) for row, seed in zip(rows, seeds, strict=True)], features)
-        return {name: _as_fed(value, features.get(name)) for name, value in made.items()}
+        return {name: as_array(value, features.get(name)) for name, value in made.items()}
 
 
 def checked_dict(made: Any, where: str) -> dict[str, Any]:
@@ -148,13 +150,17 @@ def _stacked(rows: Sequence[dict[str, Any]], features: Mapping[str, Any]) -> dic
     return made
 
 
-def _as_fed(value: Any, before: Any) -> Any:
-    """Convert a result to an array. Floats get the precision of the feature, because NumPy computes in float64."""
+def as_array(value: Any, before: Any = None) -> Any:
+    """Convert a result to an array, and text to bytes.
+
+    Floats get the precision of the feature `before`, because NumPy computes in float64.
+    """
     if isinstance(value, Ragged):
-        return Ragged(_as_fed(value.values, getattr(before, "values", None)), np.asarray(value.row_splits, np.int64))
+        return Ragged(as_array(value.values, getattr(before, "values", None)), np.asarray(value.row_splits, np.int64))
     array = np.asarray(value)
-    if array.dtype.kind == "U":
-        return np.char.encode(array).astype(object)
+    if array.dtype.kind in "US":
+        return (np.char.encode(array) if array.dtype.kind == "U" else array).astype(object)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     kind = getattr(before, "dtype", None)
     return array.astype(kind, copy=False) if kind is not None and array.dtype.kind == kind.kind == "f" else array
 

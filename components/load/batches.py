@@ -73,7 +73,10 @@ class Batches(Generic[T]):
         return {"epoch": self._epoch, "step": self._step, **self._identity}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continue at a position from `state_dict`. Raises InfeedError if it belongs to another order."""
+        """Continue at a position from `state_dict`. Raises InfeedError if it is of another order, or incomplete."""
+        if missing := self.state_dict().keys() - state.keys():
+            do = "pass the result of state_dict"
+            raise InfeedError(f"the state has no {min(missing)}", where="load_state_dict", do=do)
         for name, value in self._identity.items():
             if state.get(name) != value:
                 what = f"the state has {name}={state.get(name)}, but this order has {name}={value}"

@@ -327,9 +327,9 @@ class LoadedDataset:
         targets = self._targets(label, weight)
         if not self._reader.is_gathering_only:
             do = "map the dataset with TensorFlow: data.tf().map(function)"
-            stage = "decode" if self._reader.pictures else "the mapped function"
+            stage, where = ("decode", "") if self._reader.pictures else ("the mapped function", ".map(...)")
             what = f"{stage} is Python, which the threads of tf.data do not call"
-            raise InfeedError(what, where="infeed.load(...).map(...).tf()", do=do)
+            raise InfeedError(what, where=f"infeed.load(...){where}.tf()", do=do)
         if self._options.pad_remainder:
             do = "use drop_remainder, or batches of NumPy"
             raise InfeedError("tf.data does not pad the last batch", where="infeed.load(...).tf()", do=do)

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from infeed.components.base.checks import is_whole
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import counted
 from infeed.components.feed.user_maps import Ragged
@@ -27,7 +28,7 @@ ZERO: dict[Kind, Any] = {"bytes": b"", "float32": 0.0, "int64": 0}
 # Of `LoadOptions.length`.
 Lengths = int | Mapping[str, int | Sequence[int]] | None
 NO_TARGETS = Targets()
-_INT64 = np.iinfo(np.int64)
+_INT64, _FLOAT32 = np.iinfo(np.int64), np.finfo(np.float32)
 _log = logging.getLogger(__name__)
 
 
@@ -135,7 +136,7 @@ class Delivery:
                 what, names = f"there is no column {name!r} of lists", ", ".join(lists)
                 raise InfeedError(what, where=where, do=f"use one of {names}" if lists else "leave out length")
             found[name] = tuple(given) if isinstance(given, list | tuple) else (given,)
-            are_whole = all(type(one) is int and one > 0 for one in found[name])
+            are_whole = all(is_whole(one) and one > 0 for one in found[name])
             if not (found[name] and are_whole and list(found[name]) == sorted(set(found[name]))):
                 do = "use the number of values, or several in ascending order"
                 raise InfeedError(f"length is {given!r}", where=where, do=do)
@@ -331,10 +332,10 @@ def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:
     if one.spec.type == "bytes" and isinstance(value, str | bytes):
         return value.encode() if isinstance(value, str) else value
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if one.spec.type == "float32" and is_number:
+    if one.spec.type == "float32" and is_number and not (math.isfinite(value) and abs(value) > _FLOAT32.max):
         return float(value)
     is_whole = is_number and math.isfinite(value) and value == int(value)
     if one.spec.type == "int64" and is_whole and _INT64.min <= value <= _INT64.max:
         return int(value)
-    do = {"bytes": "use text or bytes", "float32": "use a number", "int64": "use an integer of 64 bits"}
+    do = {"bytes": "use text or bytes", "float32": "use a number of 32 bits", "int64": "use an integer of 64 bits"}
     raise InfeedError(f"{value!r} does not fit into {one.spec.type}", where=where, do=do[one.spec.type])

@@ -30,13 +30,16 @@ _ALIGNED = 256  # alignment of stacks in bytes, because kernels read aligned blo
 
 
 def mapped(batch: Any, convert: Callable[[Any, str], Any], name: str = "the label") -> Any:
-    """Apply `convert(array, name)` to each array of a batch, except object arrays."""
+    """Apply `convert(array, name)` to each array of a batch, except object arrays. Raises InfeedError for times."""
     if isinstance(batch, dict):
         return {name: mapped(values, convert, name) for name, values in batch.items()}
     if isinstance(batch, Ragged):
         return Ragged(*(mapped(part, convert, name) for part in batch))
     if isinstance(batch, tuple):
         return tuple(mapped(part, convert) for part in batch)
+    if batch.dtype.kind in "mM":
+        what = f"feature {name!r} has the type {batch.dtype}, which only NumPy has"
+        raise InfeedError(what, where="infeed.load(...).map", do="return numbers or text")
     return batch if batch.dtype == object else convert(batch, name)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
-from infeed.components.feed.user_maps import SEED_MASK, SEED_USES, checked_dict, rows_of, takes_seed
+from infeed.components.feed.user_maps import SEED_MASK, SEED_USES, as_array, checked_dict, rows_of, takes_seed
 from infeed.components.load.options import whole_number
 from infeed.components.load.order import BatchOrder
 from infeed.components.load.shuffle import fold_in
@@ -72,12 +72,23 @@ class BatchMap:
                 given = self.function(batch, **named)
         except InfeedError as error:
             raise InfeedError(error.what, where=f"{error.where}, {where}", do=error.do) from error.__cause__
-        made = checked_dict(given, where)
-        for name, value in made.items():
-            if (found := rows_of({name: value})) != rows:
-                what = f"feature {name!r} has {found} rows, but the batch has {rows}"
-                raise InfeedError(what, where=where, do="return one row for each row of the batch")
+        return {name: _rows(name, value, rows, where) for name, value in checked_dict(given, where).items()}
+
+
+def _rows(name: str, value: Any, rows: int, where: str) -> Any:
+    """Return a feature of a function as an array or Ragged. Raises InfeedError if it is none, or has other rows."""
+    try:
+        made = as_array(value)
+    except (TypeError, ValueError) as error:
+        do = "return an array, or Ragged for rows of different lengths"
+        raise InfeedError(f"feature {name!r} is no array: {error}", where=where, do=do) from error
+    if isinstance(made, np.ndarray) and not made.ndim:
+        what = f"feature {name!r} is {type(value).__name__}, one value for all rows"
+    elif (found := rows_of({name: made})) != rows:
+        what = f"feature {name!r} has {found} rows, but the batch has {rows}"
+    else:
         return made
+    raise InfeedError(what, where=where, do="return one row for each row of the batch")
 
 
 def _imported(name: str, threads: int, processes: int, _digest: str) -> BatchMap:

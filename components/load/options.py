@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-import numpy as np
-
-from infeed.components.base.checks import about, as_tuples, at_least, refused, require
+from infeed.components.base.checks import about, as_tuples, at_least, is_whole, refused, require
 from infeed.components.base.errors import InfeedError, OptionError
 from infeed.components.base.units import counted, size
 from infeed.components.dataset.cache import CACHE_DIR
@@ -32,7 +30,7 @@ def arguments() -> Iterator[None]:
 
 def whole_number(value: Any, least: int, where: str) -> None:
     """Raise InfeedError unless an argument is an integer of at least `least`."""
-    if type(value) is not int or value < least:
+    if not is_whole(value) or value < least:
         name = where.rpartition(" ")[2]
         raise InfeedError(f"{name} is {value!r}", where=where, do=f"use an integer of at least {least}")
 
@@ -80,8 +78,7 @@ class LoadOptions:
     def __post_init__(self) -> None:
         for name, least in (("batch_size", 1), ("seed", None), ("start_step", 0)):
             value = getattr(self, name)
-            is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            require(is_whole, self, name, "use an integer")
+            require(is_whole(value), self, name, "use an integer")
             object.__setattr__(self, name, int(value))  # a step may be a NumPy integer
             if least is not None:
                 at_least(self, least, name)
@@ -101,10 +98,10 @@ class LoadOptions:
         object.__setattr__(self, "cache_dir", os.fspath(self.cache_dir))
         if not isinstance(self.workers, WorkerContext):
             is_pair = isinstance(self.workers, tuple | list) and len(self.workers) == 2
-            are_numbers = is_pair and all(type(number) is int for number in self.workers)
+            are_numbers = is_pair and all(map(is_whole, self.workers))
             require(are_numbers, self, "workers", "use the index of this worker and the number of workers: (0, 4)")
             try:
-                object.__setattr__(self, "workers", WorkerContext(*self.workers))
+                object.__setattr__(self, "workers", WorkerContext(*map(int, self.workers)))
             except InfeedError as error:
                 raise refused(self, "workers", error.do, error.what) from error
 

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.base.checks import at_least, refused, require
+from infeed.components.base.checks import at_least, is_whole, refused, require
 from infeed.components.feed.options import GlobalBatch
 from infeed.components.load.ahead import in_background
 from infeed.components.load.shuffle import Rows, Shuffle, fold_in
@@ -42,7 +42,7 @@ class BatchOrder:
     remainder: Literal["short", "drop", "pad"] = "short"
 
     def __post_init__(self) -> None:
-        require(self.epochs is None or type(self.epochs) is int, self, "epochs", "use an integer")
+        require(self.epochs is None or is_whole(self.epochs), self, "epochs", "use an integer")
         at_least(self, 1, "epochs")
         if not self.steps_per_epoch:
             what = f"batch_size is {self.batch.size:,}, more than the {self.rows:,} rows"

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from infeed.components.base.checks import check_fields, require
+from infeed.components.base.checks import check_fields, is_whole, require
 from infeed.components.base.errors import InfeedError, required
 from infeed.components.feed.capacity import Machine
 from infeed.components.feed.options import Augment
@@ -60,11 +60,11 @@ class PictureOptions:
             for name in ("size", "augment", "threads"):
                 require(getattr(self, name) is None, self, name, 'set decode to the feature of the pictures: "image"')
             return
-        sides = (self.size, self.size) if isinstance(self.size, int) else self.size
+        sides: Any = (self.size, self.size) if is_whole(self.size) else self.size
         is_pair = isinstance(sides, tuple | list) and len(sides) == 2
-        is_size = is_pair and all(type(side) is int and side > 0 for side in sides or ())
+        is_size = is_pair and all(is_whole(side) and side > 0 for side in sides or ())
         require(is_size, self, "size", "use the pixels of a side, such as 224, or (height, width)")
-        object.__setattr__(self, "size", tuple(sides or ()))
+        object.__setattr__(self, "size", tuple(map(int, sides or ())))
         require(self.augment is None or isinstance(self.augment, Augment), self, "augment", "use Augment(...)")
         do = "use crop, stretch, shift and flip here, and the others in a function of map"
         for name in _UNSUPPORTED:
@@ -135,7 +135,9 @@ class Pictures:
         try:
             self._show(data, window, out)
         except Exception as error:
-            what = f"the picture cannot be decoded: {error}" if data else "the row has no picture"
+            is_other = type(error).__name__ == "UnidentifiedImageError"  # Pillow's text shows an object of Python
+            said = "its format is unknown" if is_other else error
+            what = f"the picture cannot be decoded: {said}" if data else "the row has no picture"
             where = f"{self.place}, row {row}, {self.column}"
             raise InfeedError(what, where=where, do="remove the row, or write its picture again") from error
 

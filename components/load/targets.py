@@ -25,7 +25,9 @@ class Targets:
 
         Its shape is `()` or `(1,)`.
         """
-        labels = label if label is None or isinstance(label, str) else tuple(label)
+        labels = tuple(label) if isinstance(label, Collection) and not isinstance(label, str) else label
+        if isinstance(labels, tuple) and (not labels or len(set(labels)) < len(labels)):
+            raise InfeedError(f"label is {label!r}", where="label", do="name each label once")
         if weight is not None and (labels is None or weight in cls(labels).names):
             raise InfeedError(f"weight is {weight!r}, and label is {label!r}", where="weight", do="set label as well")
         spec = None if weight is None else schema.get(weight)
@@ -48,6 +50,9 @@ class Targets:
         """
         if self.label is None:
             return batch if present is None else {**batch, PRESENT: present}
+        if missing := [name for name in self.names if name not in batch]:
+            do = "return the labels and the weight, too"
+            raise InfeedError(f"the function returned no feature {missing[0]!r}", where="infeed.load(...).map", do=do)
         label = (
             {name: batch.pop(name) for name in self.label} if isinstance(self.label, tuple) else batch.pop(self.label)
         )

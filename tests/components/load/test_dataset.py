@@ -92,6 +92,7 @@ def test_numbers_of_rows_and_options_may_be_those_of_numpy(data):
     assert plain(data()[np.array([7, 0], np.uint8)]["x"]) == [7.0, 0.0]
     assert plain(data()[[]]["x"]) == []
     loaded, of_numpy = data(batch_size=4, start_step=1), data(batch_size=np.int64(4), start_step=np.int32(1))
+    assert len(loaded.numpy(epochs=np.int64(2), ahead=np.int8(1))) == len(loaded.numpy(epochs=2))
     assert plain(next(loaded.numpy())) == plain(next(of_numpy.numpy()))
 
 

@@ -106,6 +106,7 @@ def test_tensorflow_fills_as_numpy_does(data, on_missing, batch_size):
         ({"age": True}, r"on_missing\['age'\]", "integer"),
         ({"city": 1}, r"on_missing\['city'\]", "text"),
         ({"fare": "1"}, r"on_missing\['fare'\]", "number"),
+        ({"fare": 1e39}, r"on_missing\['fare'\]", "32 bits"),
     ],
     ids=str,
 )

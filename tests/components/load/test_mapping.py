@@ -43,6 +43,47 @@ def test_a_label_is_mapped_with_its_batch(data):
     assert (label <= 0).all()
 
 
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        ([1, 2, 3, 4], "int64"),
+        (["a", "b", "c", "é"], "object"),
+        (np.array([b"a", b"b", b"c", b"d"]), "object"),
+        (np.arange(4, dtype=">f4"), "float32"),
+    ],
+    ids=["list", "text", "bytes", "byte order"],
+)
+def test_what_is_like_an_array_becomes_one(data, value, dtype):
+    made = next(data().map(lambda batch: {"z": value}).numpy())["z"]
+    assert (made.dtype, made.dtype.isnative) == (np.dtype(dtype), True)
+    assert made.tolist() == [one.encode() if isinstance(one, str) else one for one in list(value)]
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("deliver", ["torch", "jax"])
+def test_what_a_framework_has_not_is_named(data, deliver):
+    times = data().map(lambda batch: {"at": batch["x"].astype("datetime64[s]")})
+    with pytest.raises(InfeedError, match=r"'at'.*datetime64"):
+        next(getattr(times, deliver)())
+
+
+@pytest.mark.frameworks
+def test_tensors_of_a_framework_become_arrays(data):
+    import torch
+
+    made = data().map(lambda batch: {name: torch.from_numpy(values) for name, values in batch.items()})
+    assert xs(made.torch(epochs=1)) == xs(made.numpy(epochs=1)) == xs(data().numpy(epochs=1))
+
+
+def test_functions_without_a_signature_are_called_with_the_batch(data):
+    assert xs(data().map(dict).numpy(epochs=1)) == xs(data().numpy(epochs=1))
+
+
+def test_a_label_that_the_function_leaves_out_is_named(data):
+    with pytest.raises(InfeedError, match="'y'"):
+        next(data().map(lambda batch: {"x": batch["x"]}).numpy(label="y"))
+
+
 @pytest.mark.frameworks
 def test_torch_gets_what_numpy_gets(data):
     made = data().map(noisy)
@@ -59,7 +100,15 @@ def test_an_error_names_the_line_and_the_step(data):
     assert "step 2" in error.value.where
 
 
-@pytest.mark.parametrize(("function", "word"), [(lambda batch: None, "NoneType"), (lambda batch: {"x": [1]}, "1 rows")])
+@pytest.mark.parametrize(
+    ("function", "word"),
+    [
+        (lambda batch: None, "NoneType"),
+        (lambda batch: {"x": [1]}, "1 rows"),
+        (lambda batch: {"x": 3}, "'x' is int"),
+        (lambda batch: {"x": [[1], [2, 3], [], []]}, "'x' is no array"),
+    ],
+)
 def test_a_function_has_to_return_a_dict_of_features_with_all_rows(data, function, word):
     with pytest.raises(InfeedError, match=word) as error:
         next(iter(data().map(function)))

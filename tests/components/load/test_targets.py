@@ -57,6 +57,9 @@ def test_weights_are_floats_beside_the_label(data, pack):
         ({"label": "y", "weight": "v"}, "'v'"),
         ({"label": ["y", "v"]}, "'v'"),
         ({"label": [7]}, "7"),
+        ({"label": 7}, "7"),
+        ({"label": []}, r"label is \[\]"),
+        ({"label": ["y", "y"]}, "once"),
     ],
 )
 def test_what_cannot_be_a_target_is_named(data, options, word):
