@@ -37,7 +37,7 @@ def mapped(batch: Any, convert: Callable[[Any, str], Any], name: str = "the labe
         return Ragged(*(mapped(part, convert, name) for part in batch))
     if isinstance(batch, tuple):
         return tuple(mapped(part, convert) for part in batch)
-    if batch.dtype.kind in "mM":
+    if isinstance(batch, np.ndarray) and batch.dtype.kind in "mM":  # else a tensor, which has no times
         what = f"feature {name!r} has the type {batch.dtype}, which only NumPy has"
         raise InfeedError(what, where="infeed.load(...).map", do="return numbers or text")
     return batch if batch.dtype == object else convert(batch, name)

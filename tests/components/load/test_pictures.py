@@ -182,7 +182,7 @@ def test_rows_are_decoded_and_not_augmented(pictures):
 @frameworks
 @pytest.mark.parametrize(
     ("file", "word"),
-    [(encoded(image())[:-200], "truncated"), (b"no picture", "cannot identify"), (b"", "no picture")],
+    [(encoded(image())[:-200], "truncated"), (b"no picture", "format is unknown"), (b"", "no picture")],
 )
 def test_a_damaged_picture_is_an_error_that_names_its_row(pictures, file, word):
     data = pictures([encoded(image())] * 5 + [file] + [encoded(image())] * 2, size=32, threads=2)
