@@ -68,7 +68,6 @@ _LONG = (
     "trainer/test_cluster_machines.py",
     "in_process/test_phases.py",
     "on_jax/test_devices.py",
-    "on_jax/test_checkpoint.py",
     "trainer/test_multi_worker.py",
     "trainer/test_served.py",
     "trainer/test_own_input.py",

@@ -245,6 +245,7 @@ def _any_features(data: Bytes, entries: ByteSpans) -> tuple[_ByName, Ints]:
     if not valid.any():
         return [], entries.rows
     names = binary_of(data, key[valid], key_stop[valid])
+    # Writers usually write each row's features in one order, which spares the dictionary.
     if pc.all(pc.equal(names, names[0])).as_py():
         return [(names[0].as_py(), _Feature(features, None))], entries.rows[~valid]
     numbered = names.dictionary_encode()

@@ -89,6 +89,7 @@ class Translation:
             case ast.In() | ast.NotIn() if isinstance(right, ast.List | ast.Tuple):
                 value = self.of(left)
                 among = value.isin([constant_of(item) for item in right.elts])
+                # isin is false for a null, but a comparison with a null must drop the row either way.
                 return among if isinstance(op, ast.In) else ~among & value.is_valid()
             case _ if type(op) in _COMPARE:
                 is_time = bool(_inside_time(left) or _inside_time(right))

@@ -51,18 +51,17 @@ class IngestOptions:
       level: compression level of gzip. 0 to 3 use isal, 4 to 9 zlib. Level 1 is 16 times as fast as zlib's level 6,
           and its files are about 20 % larger.
       shuffle_seed: seed of the shuffle over the whole split. The order does not depend on the number of workers. None
-          keeps
-        the order of the input.
+          keeps the order of the input.
       split_by: rule that assigns rows to splits. None uses TFX's hash of the record.
       fractions: integer columns to write as floats.
       words: boolean columns to write as the texts true and false. Other boolean columns are written as 1 and 0.
       required: column that must have a value. A row with a null, NaN, infinity or empty list there is a bad row.
       labeled: label columns. Rows without a label are dropped and counted as filtered. Empty text counts as missing, an
-        empty list does not.
+          empty list does not.
       columns: columns to write. None writes all. The filter, the splits and the balance may use other columns.
       drop: column not to write. The filter, the splits and the balance may use the column.
       filter: rows to keep, for example `fare > 0 and company in ["A", "B"]`. An expression, or
-        `package.module:function`, which maps a record batch to a boolean array. A null result drops the row.
+          `package.module:function`, which maps a record batch to a boolean array. A null result drops the row.
       balance: oversampling or undersampling by label.
       on_bad_row: stop at the first bad row (fail), or write bad rows to `rejected.jsonl` (reject).
       bad_row_limit: maximum number of rejected rows.
@@ -70,7 +69,7 @@ class IngestOptions:
           "none" omits the feature, which `FixedLenFeature` with a default requires.
       block_bytes: bytes of input held in memory at a time.
       max_row_mb: maximum size of a decoded row or image in megabytes. Larger rows are errors, larger files bad rows.
-        Readers need a few times this memory.
+          Readers need a few times this memory.
       allow_outside: let a list of images, or the log of a table, name files outside its folder. Links are always
           followed.
       statistics: whether to gather column statistics into `statistics-SPLIT.json`.

@@ -123,6 +123,7 @@ def rows_of_classes(
     [name] = spec
     counts = _counted(name, patterns, do).counts
     values = counts.values if isinstance(counts.values, pa.Array) else pa.array(counts.values)
+    # The graph numbers the classes, so transform one Example of each distinct value.
     distinct = encode_examples(pa.RecordBatch.from_arrays([values], [name])).to_pylist()
     given: dict[str, Any] = tf.io.parse_example(distinct, spec)
     index = label_of((given if is_index else graph.transform(given))[label], "classification").numpy()

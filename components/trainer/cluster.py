@@ -20,7 +20,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import WorkerContext
 
 _log = logging.getLogger(__name__)
-_TRAINING_TASKS = ("chief", "worker")  # in TensorFlow's numbering order
+TRAINING_TASKS = ("chief", "worker")  # in TensorFlow's numbering order
 
 # https://cloud.google.com/vertex-ai/docs/training/distributed-training: the position of a
 # pool determines its task.
@@ -62,7 +62,7 @@ def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext:
     Raise InfeedError if TF_CONFIG is not valid JSON, or names a task that does not train, such as an evaluator.
     """
     cluster, here = cluster_here(environ)
-    tasks = [(kind, index) for kind in _TRAINING_TASKS for index in range(len(cluster.get(kind, ())))]
+    tasks = [(kind, index) for kind in TRAINING_TASKS for index in range(len(cluster.get(kind, ())))]
     if not tasks:
         return WorkerContext()
     if here not in tasks:
@@ -127,9 +127,8 @@ def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
     try:
         return json.loads(text) if text else {}
     except ValueError as error:
-        raise InfeedError(
-            f"the value is not valid JSON: {error}", where=f"environment variable {name}", do="correct it, or unset it"
-        ) from error
+        what, where = f"the value is not valid JSON: {error}", f"environment variable {name}"
+        raise InfeedError(what, where=where, do="correct it, or unset it") from error
 
 
 def warn_of_open_port(environ: Mapping[str, str] = os.environ) -> None:

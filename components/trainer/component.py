@@ -125,9 +125,8 @@ class Trainer(TfxTrainer):
 
 def _plain(custom_config: dict[str, Any] | RuntimeParameter | None) -> dict[str, Any]:
     if isinstance(custom_config, RuntimeParameter):
-        what = (
-            f"custom_config is the runtime parameter {custom_config.name!r}, but the component must add entries to it"
-        )
+        named = f"custom_config is the runtime parameter {custom_config.name!r}"
+        what = f"{named}, but the component must add entries to it"
         do = "give custom_config as a dict; epochs, batch_size and strategy may be runtime parameters"
         raise InfeedError(what, where="Trainer", do=do)
     if CUSTOM_CONFIG_KEY in (custom_config or {}):

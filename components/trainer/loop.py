@@ -124,9 +124,8 @@ def _check_plain(strategy: tf.distribute.Strategy, start_step: int) -> None:
     """Raise InfeedError if training needs private names of Keras beyond `fit`."""
     reason, do = keras_seam.STEPS.available(), f"install keras {' or '.join(keras_seam.STEPS.versions)}"
     if (name := strategy_name(strategy)) != "one_device":
-        raise InfeedError(
-            f"{reason}, so it cannot train under {name}", where="option strategy", do=f"{do}, or use one_device"
-        )
+        what = f"{reason}, so it cannot train under {name}"
+        raise InfeedError(what, where="option strategy", do=f"{do}, or use one_device")
     if start_step:
         what = f"{reason}, so it cannot resume a training at step {start_step:,}"
         raise InfeedError(what, where="option checkpoint_seconds", do=f"{do}, or remove the checkpoints")

@@ -109,17 +109,19 @@ def _build_by_tracing(model: keras.Model, data: Any) -> None:
     Keras uses symbols, which are dense even for a ragged tensor: a layer that needs the lengths of rows fails.
     """
 
-    @tf.function(autograph=False)
-    def step(*batch: Any) -> None:
-        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
-        output = model(x, training=False)
-        model.compute_metrics(x, y, output, weight)
-        model.compute_loss(x, y, output, weight)
-
+    traced = tf.function(lambda *batch: compute_losses(model, batch), autograph=False)
     with keras.StatelessScope():  # has no side effects
-        step.get_concrete_function(*data)
+        traced.get_concrete_function(*data)
     model.optimizer.build(model.trainable_variables)
     keras_seam.finish_build(model)
+
+
+def compute_losses(model: keras.Model, batch: Any) -> None:
+    """Compute the metrics and the loss of a batch (x, y, weight), which creates their variables."""
+    x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+    output = model(x, training=False)
+    model.compute_metrics(x, y, output, weight)
+    model.compute_loss(x, y, output, weight)
 
 
 def _names(structure: Any) -> Any:

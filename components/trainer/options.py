@@ -30,9 +30,8 @@ OVERRIDES = ("epochs", "batch_size", "strategy")  # options that flags and runti
 def check_strategy(name: str) -> None:
     """Raise InfeedError unless there is a distribution strategy with this name."""
     if name not in STRATEGIES:
-        raise InfeedError(
-            f"there is no strategy {name!r}", where="option strategy", do=f"use one of {', '.join(STRATEGIES)}"
-        )
+        do = f"use one of {', '.join(STRATEGIES)}"
+        raise InfeedError(f"there is no strategy {name!r}", where="option strategy", do=do)
 
 
 @dataclass(frozen=True)
@@ -151,9 +150,8 @@ class TrainOptions:
         if self.backend == "jax":
             self._check_jax()
         if self.checkpoint_seconds is not None:
-            require(
-                self.checkpoint_seconds > 0, self, "checkpoint_seconds", "use a number above 0, or None to disable it"
-            )
+            do = "use a number above 0, or None to disable it"
+            require(self.checkpoint_seconds > 0, self, "checkpoint_seconds", do)
         require((self.stage_seconds or 0) >= 0, self, "stage_seconds", "use seconds, or 0 to disable the measurement")
         require(0 < self.threshold < 1, self, "threshold", _PROBABILITY)
         if not isinstance(self.label, str):
@@ -171,9 +169,8 @@ class TrainOptions:
         if self.augment:
             do = "change images in input_fn: augment applies only to the feed's batches"
             require(not self.input_fn, self, "augment", do)
-            require(
-                self.normalise, self, "normalise", "set the normalization of augmented pixels: normalise=Normalise()"
-            )
+            do = "set the normalization of augmented pixels: normalise=Normalise()"
+            require(self.normalise, self, "normalise", do)
 
     @property
     def outputs(self) -> Mapping[str, Output]:
@@ -258,9 +255,8 @@ class TrainOptions:
         with about(self, "feed"):
             require(self.feed.weight is None, self.feed, "weight", do)
             require(not self.feed.static_shapes, self.feed, "static_shapes", do)
-        require(
-            self.strategy != "tpu", self, "strategy", "use another strategy: tpu pads batches with rows of weight 0"
-        )
+        do = "use another strategy: tpu pads batches with rows of weight 0"
+        require(self.strategy != "tpu", self, "strategy", do)
 
     def option(self, name: str) -> Any:
         return getattr(self if kind_of_option(name) is TrainOptions else self.feed, name)

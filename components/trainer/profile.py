@@ -83,6 +83,7 @@ def _with_stages(training: Training, profile: InputProfile) -> InputProfile:
         cuts = measure.plan_cuts(plan, feed.functions)
         stages = measure.measure(cuts, seconds=seconds, turns=_STAGE_TURNS).stages
         profile = dataclasses.replace(profile, stages=stages)
+        # Changes of the input cannot speed up a training that did not wait for it.
         if profile.wait_fraction(profile.steady_epochs) < WAITS_FROM:
             return profile
         left = _MOST_SHARE * trained - (time.monotonic() - started)

@@ -85,10 +85,7 @@ def train(
 def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInputs]:
     """Build and train the model, or resume a killed training. Return the trained model and its inputs."""
     options, strategy, plan = training.options, training.strategy, training.train.plan
-    is_chief, checkpoints = training.workers.index == 0, None
-    if (seconds := options.checkpoint_seconds) is not None:
-        upload = training.mirror.upload if training.mirror and is_chief else None
-        checkpoints = Checkpoints(training.places.checkpoints, places.checkpoints, seconds, strategy, upload)
+    checkpoints = training.checkpoints(Checkpoints, places)
     start = checkpoints.start_step if checkpoints else 0
 
     # A resumed training reads from its step on, so it sees the batches that the killed one would have seen.
@@ -107,19 +104,13 @@ def fit(training: Training, places: OutputDirs) -> tuple[loop.Fitted, ModelInput
     if start:
         _log.info("training resumes after step %s, from the checkpoint in %s", start, training.places.checkpoints)
     per_call = options.steps_per_call or loop.steps_per_call(model)
-    callbacks = make_callbacks(options, CallbackSpec(places.run, is_chief, options.hparams))
+    callbacks = make_callbacks(options, CallbackSpec(places.run, training.workers.index == 0, options.hparams))
     fitted = loop.fit(
         model,
         strategy,
         dataset,
         evaluation,
-        loop.Schedule(
-            batch_size=plan.batch.size,
-            steps_per_epoch=plan.steps_per_epoch,
-            steps_per_call=per_call,
-            epochs=training.epochs,
-            max_steps=training.max_steps,
-        ),
+        training.schedule(per_call),
         callbacks,
         checkpoints=checkpoints,
         start_step=start,

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import tensorflow as tf
@@ -16,16 +16,19 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.feed.build import Batches, Feed
 from infeed.components.feed.options import WorkerContext
 from infeed.components.trainer import cluster, distribution
-from infeed.components.trainer.checkpoint import checkpoint_folder
+from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder
 from infeed.components.trainer.checkpoint_mirror import CheckpointMirror
 from infeed.components.trainer.class_weights import ClassWeights, class_weights
 from infeed.components.trainer.cluster import OutputDirs
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.graph import Graph, open_graph
+from infeed.components.trainer.loop import Schedule
 from infeed.components.trainer.model import ModelSpec, OutputSpec
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, Backend, TrainOptions
 from infeed.components.trainer.own_input import check_same_length, make_input
 from infeed.components.trainer.packing import Packing
+
+C = TypeVar("C", bound=Checkpoints)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,24 @@ class Training:
         """Planned steps. Early stopping may end training earlier."""
         return self.max_steps or self.options.epochs * self.train.plan.steps_per_epoch
 
+    def schedule(self, steps_per_call: int) -> Schedule:
+        plan = self.train.plan
+        return Schedule(
+            batch_size=plan.batch.size,
+            steps_per_epoch=plan.steps_per_epoch,
+            steps_per_call=steps_per_call,
+            epochs=self.epochs,
+            max_steps=self.max_steps,
+        )
+
+    def checkpoints(self, kind: type[C], places: OutputDirs) -> C | None:
+        """Return the callback that writes checkpoints to `places`. None if the options disable them."""
+        if (seconds := self.options.checkpoint_seconds) is None:
+            return None
+        # Only the chief uploads: what other workers write is temporary.
+        upload = self.mirror.upload if self.mirror and self.workers.index == 0 else None
+        return kind(self.places.checkpoints, places.checkpoints, seconds, self.strategy, upload)
+
 
 def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False, backend: Backend = "tensorflow") -> Training:
     """Read options, cluster and graph, and plan the feeds.
@@ -79,6 +100,7 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False, backend: Bac
     make = partial(make_input, graph=graph, options=options, workers=workers, runs=runs)
     train = make(fn_args.train_files, training=True, num_steps=max_steps, devices=devices)
     evaluation = make(fn_args.eval_files, training=False)
+    # Workers with fewer steps would leave the others waiting forever in an exchange of gradients.
     if options.input_fn and workers.count > 1 and options.backend == "tensorflow":
         for kind, feed in (("training", train), ("evaluation", evaluation)):
             check_same_length(distribution.all_gather(feed.plan.steps_per_epoch, strategy), kind, options.input_fn)
@@ -103,10 +125,9 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False, backend: Bac
 def check_backend(needed: Backend = "tensorflow") -> None:
     """Raise InfeedError unless Keras runs on this backend. TensorFlow also exports what JAX has trained."""
     if (backend := keras.backend.backend()) != needed:
+        what = f"the Trainer does not support Keras with the backend {backend}"
         do = f"set KERAS_BACKEND={needed}; to train on JAX, set train: {{backend: jax}}"
-        raise InfeedError(
-            f"the Trainer does not support Keras with the backend {backend}", where="KERAS_BACKEND", do=do
-        )
+        raise InfeedError(what, where="KERAS_BACKEND", do=do)
 
 
 def read_options(fn_args: Any) -> TrainOptions:

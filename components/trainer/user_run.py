@@ -188,12 +188,12 @@ def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:
 
     Raise InfeedError if TFX must read: there is no schema, our batches would differ, or the files are not readable.
     """
+    # Our feed shuffles endless batches, or reads once in order. Anything else would differ from TFX's batches.
     training = options.shuffle and options.num_epochs is None
     once = not options.shuffle and options.num_epochs == 1 and not options.drop_final_batch
     if not (training or once):
-        asked = (
-            f"shuffle={options.shuffle}, num_epochs={options.num_epochs}, drop_final_batch={options.drop_final_batch}"
-        )
+        once_or_more = f"shuffle={options.shuffle}, num_epochs={options.num_epochs}"
+        asked = f"{once_or_more}, drop_final_batch={options.drop_final_batch}"
         raise _not_ours(asked, "shuffle without num_epochs, or read once with shuffle=False, num_epochs=1")
     if not (schema and options.label_key):
         raise _not_ours("there is no schema or no label_key", "give both")

@@ -100,6 +100,7 @@ class Transform(tfx.components.Transform):
             do="leave one of them out",
         )
         digests = _digests(module_file, preprocessing_fn, stats_options_updater_fn, features)
+        # Training applies declared features to raw rows, so what only materialized features need is off by default.
         lean = bool(features)
         super().__init__(
             examples=examples,

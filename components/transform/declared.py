@@ -72,7 +72,7 @@ class Examples:
 
     @property
     def folders(self) -> list[str]:
-        return [files.join(root, f"Split-{split}") for root in self.roots for split in self.analyzed]
+        return [names.split_dir(root, split) for root in self.roots for split in self.analyzed]
 
 
 def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine, folder: str) -> Found:
@@ -207,6 +207,7 @@ def _statistics(examples: Examples, engine: Engine | None) -> Mapping[str, Colum
         if engine
         else [stored_statistics(root, split) for root, split in places]
     )
+    # Statistics of some datasets would describe other rows than those asked for.
     if not parts or not all(parts):
         return {}
     columns = [part for part in parts if part]
@@ -236,6 +237,7 @@ def write_graph(
     module.tables = tables.held
     graph = os.path.join(folder, tft.TFTransformOutput.TRANSFORM_FN_DIR)
     tf.saved_model.save(module, graph)
+    # TensorFlow copies only files that a table of the graph reads. These serve lookups by name in the written graph.
     for path in tables.copied:
         asset = files.join(graph, tf.saved_model.ASSETS_DIRECTORY, os.path.basename(path))
         files.write_bytes(asset, files.read_bytes(path))

@@ -44,6 +44,7 @@ class Link:
 
 
 def main(link: Link) -> int:
+    # The other process handles the records, as if training ran there.
     logger = logging.getLogger("infeed")
     logger.setLevel(logging.INFO)
     logger.addHandler(QueueHandler(SimpleNamespace(put_nowait=partial(link.send, "log"))))
@@ -82,6 +83,7 @@ def _train(fn_args: Any, link: Link) -> None:
         def weights(*spec: Any) -> Any:
             link.send("build", spec)
             given = link.receive()
+            # From here on, the other process sends nothing, so a thread may wait for its end.
             link.exit_with_parent()
             return given
 

@@ -17,7 +17,6 @@ from infeed.components.trainer import cluster
 from infeed.components.trainer.options import TrainOptions
 
 _log = logging.getLogger(__name__)
-_TASKS = ("chief", "worker")
 
 
 @dataclass(frozen=True)
@@ -79,5 +78,5 @@ class Devices:
 def _coordinator() -> str | None:
     """Return the address of the first process. None if JAX knows the address, as on a TPU pod."""
     machines, _ = cluster.cluster_here()
-    first = [machines[task][0] for task in _TASKS if machines.get(task)]
+    first = [machines[task][0] for task in cluster.TRAINING_TASKS if machines.get(task)]
     return first[0] if first else os.environ.get("JAX_COORDINATOR_ADDRESS")

@@ -37,13 +37,13 @@ def train(fn_args: Any, build: Callable[..., Built]) -> Built:
       InfeedError: training failed, or its process died.
     """
     if importlib.util.find_spec("jax") is None:
-        raise InfeedError(
-            "the package jax is not installed", where="option backend", do="pip install 'tfx-infeed[jax]'"
-        )
+        do = "pip install 'tfx-infeed[jax]'"
+        raise InfeedError("the package jax is not installed", where="option backend", do=do)
     built: Built | None = None
     with _process() as (process, connection):
         connection.send({name: getattr(fn_args, name) for name in ARGUMENTS})
         for kind, given in _messages(connection):
+            # The model is built on TensorFlow, too, for the export. Both start with the same weights.
             if kind == "build":
                 built = build(*given)
                 connection.send(built[0].get_weights())
@@ -68,6 +68,7 @@ def train(fn_args: Any, build: Callable[..., Built]) -> Built:
 def _process() -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
     """Yield the process and the connection to it. The process does not outlive the body."""
     here, there = Pipe()
+    # Functions of the user must be importable there, as they are here.
     added = {"KERAS_BACKEND": "jax", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         [sys.executable, "-m", "infeed.components.trainer.on_jax", str(there.fileno())],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,14 +18,13 @@ from infeed.components.dataset.input_profile import InputProfile
 from infeed.components.feed.columns import endless, is_static_number
 from infeed.components.feed.plan import InputPlan
 from infeed.components.trainer.callbacks import CallbackSpec, make_callbacks
+from infeed.components.trainer.checkpoint import Checkpoints
 from infeed.components.trainer.class_weights import with_class_weights
 from infeed.components.trainer.cluster import OutputDirs
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.finite import check_trained
-from infeed.components.trainer.loop import Schedule
 from infeed.components.trainer.model import build_model
-from infeed.components.trainer.model_inputs import ModelInputs, inputs_of, picked, symbolic_output
-from infeed.components.trainer.on_jax.checkpoint import JaxCheckpoints
+from infeed.components.trainer.model_inputs import ModelInputs, compute_losses, inputs_of, picked, symbolic_output
 from infeed.components.trainer.on_jax.devices import Devices
 from infeed.components.trainer.on_jax.loop import Loop
 from infeed.components.trainer.own_input import check_same_length
@@ -36,6 +35,31 @@ from infeed.components.trainer.training import Training, features_of, model_spec
 _CEILING_SECONDS, _CEILING_SHARE = 1.0, 0.1  # at most, and as a share of the training
 _log = logging.getLogger(__name__)
 Weights = Callable[..., list[Any]]  # (ModelSpec, features, whether training resumes) -> the weights to start from
+
+
+class JaxCheckpoints(Checkpoints):
+    """Checkpoints in TensorFlow's format of variables that it does not hold: copies of them are saved and restored.
+
+    `sync`, which the loop sets, assigns the state of the last step to the variables.
+    """
+
+    sync: Callable[[], None]
+
+    def tf_variables(self, found: Sequence[keras.Variable]) -> list[tf.Variable]:
+        self._found = found
+        self._copies = [tf.Variable(np.asarray(one.value), trainable=False) for one in found]
+        return self._copies
+
+    def save(self, finished: bool = False) -> None:
+        self.sync()
+        for copy, variable in zip(self._copies, self._found, strict=True):
+            copy.assign(np.asarray(variable.value))
+        super().save(finished)
+
+    def restore(self) -> None:
+        super().restore()
+        for copy, variable in zip(self._copies, self._found, strict=True):
+            variable.assign(copy.numpy())
 
 
 @dataclass(frozen=True)
@@ -74,11 +98,7 @@ def fit(training: Training, places: OutputDirs, devices: Devices, weights: Weigh
     Raise InfeedError if JAX does not accept a feature, or the training ends in NaN.
     """
     options, plan, workers = training.options, training.train.plan, training.workers
-    checkpoints = None
-    if (seconds := options.checkpoint_seconds) is not None:
-        upload = training.mirror.upload if training.mirror and workers.index == 0 else None
-        folders = training.places.checkpoints, places.checkpoints
-        checkpoints = JaxCheckpoints(*folders, seconds, training.strategy, upload)
+    checkpoints = training.checkpoints(JaxCheckpoints, places)
     start = checkpoints.start_step if checkpoints else 0
     if options.input_fn and workers.count > 1:
         check_same_length([int(one) for one in devices.gather([plan.steps_per_epoch])], "training", options.input_fn)
@@ -92,17 +112,10 @@ def fit(training: Training, places: OutputDirs, devices: Devices, weights: Weigh
     pick = partial(picked, inputs=inputs, packing=packing_of(training.graph, options))
     if start:
         _log.info("training resumes after step %s, from the checkpoint in %s", start, training.places.checkpoints)
-    schedule = Schedule(
-        batch_size=plan.batch.size,
-        steps_per_epoch=plan.steps_per_epoch,
-        steps_per_call=1,
-        epochs=training.epochs,
-        max_steps=training.max_steps,
-    )
     with devices.distribution.scope():
         _build_variables(model, dataset.element_spec, pick)
         state = Progress(plan.steps_per_epoch, 1, training.max_steps or float("inf"), start)
-        loop = Loop(model, devices, dataset, evaluation, schedule, state, pick)
+        loop = Loop(model, devices, dataset, evaluation, training.schedule(steps_per_call=1), state, pick)
         callbacks = make_callbacks(options, CallbackSpec(places.run, workers.index == 0, options.hparams))
         _run(loop, callbacks, training, checkpoints)
     check_trained(training, model, callbacks)
@@ -166,17 +179,11 @@ def _build_variables(model: keras.Model, element_spec: Any, pick: Callable[[Any]
     """Create the variables of metrics, loss and optimizer from the spec of a batch, without computing anything."""
     import jax
 
-    def step(batch: Any) -> None:
-        x, y, weight = keras.utils.unpack_x_y_sample_weight(pick(batch))
-        output = model(x, training=False)
-        model.compute_metrics(x, y, output, weight)
-        model.compute_loss(x, y, output, weight)
-
     def row_of(spec: tf.TensorSpec) -> Any:
         return np.zeros((1, *spec.shape[1:]), spec.dtype.as_numpy_dtype)
 
     with keras.StatelessScope():  # has no side effects
-        jax.eval_shape(step, tf.nest.map_structure(row_of, element_spec))
+        jax.eval_shape(lambda batch: compute_losses(model, pick(batch)), tf.nest.map_structure(row_of, element_spec))
     model.optimizer.build(model.trainable_variables)
 
 

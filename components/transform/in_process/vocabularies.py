@@ -257,8 +257,10 @@ def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: 
             entries = (entry for _, entry in hashed.items())
         elif not isinstance(entries, Ranked | InOrder):
             entries = InOrder.of(scratch, entries)
+        # Reserved tokens have no count. tft writes -1.
         held = frozenset(taken)
         entries = itertools.chain(((-1, token) for token in taken), (one for one in entries if one[1] not in held))
+        # A lookup table cannot be initialized from an empty file, so tft writes one entry.
         first = list(itertools.islice(entries, 1)) or [tft_seam.empty_vocabulary_entry(operation.input_dtype)]
         entries = itertools.chain(first, entries)
     lines = (

@@ -1,4 +1,6 @@
-"""A training on JAX has the numbers of one on TensorFlow."""
+"""A training on JAX has the numbers of one on TensorFlow, also if it is killed and started again."""
+
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.trainer.options import Output
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
+
+LABELS = {"price": Output("regression", "euros"), "sold": Output(), "colors": Output("multilabel")}
 
 
 def test_jax_trains_the_weights_and_metrics_of_tensorflow_and_its_model_is_served(
@@ -31,11 +35,9 @@ def test_class_weights_a_number_of_steps_and_a_model_with_a_list_of_inputs_are_t
 
 @pytest.mark.image
 def test_several_outputs_are_trained_as_on_tensorflow(sales, train, options, tmp_path):
-    labels = {"price": Output("regression", "euros"), "sold": Output(), "colors": Output("multilabel")}
     for backend in ("jax", "tensorflow"):
-        train(sales[0], "all", "heads", place=tmp_path / backend, backend=backend, **options | {"label": labels})
-    for one, two in zip(*(trained.weights(tmp_path / backend) for backend in ("jax", "tensorflow")), strict=True):
-        np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
+        train(sales[0], "all", "heads", place=tmp_path / backend, backend=backend, **options | {"label": LABELS})
+    trained.check_weights(*(trained.weights(tmp_path / backend) for backend in ("jax", "tensorflow")), atol=1e-5)
     found, expected = (trained.history(tmp_path / backend) for backend in ("jax", "tensorflow"))
     assert found.keys() == expected.keys()
     for name in ("loss", "val_loss", "val_price_mae", "val_sold_accuracy"):
@@ -85,3 +87,35 @@ def test_text_is_refused_before_training(words, train):
     with pytest.raises(InfeedError, match="'word'") as raised:
         train(words[0], "class", "looking_up", label="kind", backend="jax")
     assert raised.value.where == "option backend"
+
+
+KILLED_AFTER = 3  # steps: in the middle of the second epoch
+SEVERAL = {"label": LABELS, "class_weight": {"sold": {"yes": 3.0}}}
+
+
+@pytest.mark.parametrize(
+    ("data", "graph", "model", "about_label"),
+    [
+        ("table", "class", "dropping", {"label": "kind"}),
+        pytest.param("sales", "all", "heads", SEVERAL, marks=pytest.mark.image),
+    ],
+)
+def test_a_killed_training_resumes_to_the_same_weights_bit_for_bit(
+    request, train, on_jax, monkeypatch, tmp_path, capfd, data, graph, model, about_label
+):
+    given = request.getfixturevalue(data)[0], graph, model
+    settings = on_jax | {"checkpoint_seconds": 1e-6, "patience": 2} | about_label
+    whole = train(*given, place=tmp_path / "whole", **settings)
+    broken = tmp_path / "broken"
+    with monkeypatch.context() as killing:
+        killing.setenv("KILL_AFTER", str(KILLED_AFTER))
+        with pytest.raises(InfeedError, match="SIGKILL"):
+            train(*given, place=broken, **settings)
+    assert not (broken / "model").exists()
+    capfd.readouterr()
+    train(*given, place=broken, **settings)
+    assert re.findall(r"Epoch \d/3", capfd.readouterr().out)[-1] == "Epoch 3/3"
+    trained.check_weights(trained.weights(broken), trained.weights(whole))
+    assert trained.history(broken) == trained.history(whole)
+    assert [epoch["steps"] for epoch in trained.profile(broken)["epochs"]] == [2, 2, 2]
+    assert not list((broken / "run" / "checkpoints").glob("*"))
