@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ import pytest
 
 from infeed.components.dataset.input_profile import InputProfile, read_profile
 
+sys.path.append(str(Path(__file__).parent))  # for modules beside the tests
 STREAM = ("shards", "read", "shuffle", "repeat", "batch", "parse", "transform", "augment", "prefetch")
 
 

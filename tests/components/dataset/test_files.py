@@ -47,17 +47,6 @@ def test_a_uri_names_the_same_file_as_a_path(tmp_path: Path) -> None:
     assert files.read_bytes(f"file://{tmp_path}/new/a") == files.read_bytes(f"{tmp_path}/new/a") == b"text"
 
 
-def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    def write_half() -> None:
-        with files.open_output(f"{tmp_path}/a") as file:
-            file.write(b"half")
-            raise RuntimeError("disk full")
-
-    with pytest.raises(RuntimeError, match="disk full"):
-        write_half()
-    assert os.listdir(tmp_path) == []
-
-
 def test_what_a_killed_writer_left_is_removed_and_other_hidden_files_stay(tmp_path: Path) -> None:
     program = f"""
 import os, signal
@@ -102,15 +91,31 @@ def test_stat_of_what_is_not_there(tmp_path: Path) -> None:
     assert files.list_files(f"{tmp_path}/nothing") == []
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "x"), OSError(errno.EDQUOT, "x")])
-def test_a_full_disk_is_told_with_the_file(tmp_path: Path, error: OSError) -> None:
-    def write() -> None:
-        with files.open_output(f"{tmp_path}/a") as file:
-            file.write(b"half")
-            raise error
+def write_half(path: str, error: Exception) -> None:
+    """Fails in the middle of a file, whose path shows until then what it showed before."""
+    before = files.read_bytes(path) if files.exists(path) else None
+    with files.open_output(path) as file:
+        file.write(bytes(20 << 20))  # more than one part of an upload
+        assert (files.read_bytes(path) if files.exists(path) else None) == before
+        raise error
 
-    with pytest.raises(InfeedError, match=r"(?s)cannot write: .*/a\n.*free some space"):
-        write()
+
+FULL = (InfeedError, r"(?s)cannot write: .*/a\n.*free some space")
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (RuntimeError("worker lost"), (RuntimeError, "worker lost")),
+        (OSError(errno.ENOSPC, "x"), FULL),
+        (OSError(errno.EDQUOT, "x"), FULL),
+    ],
+)
+def test_a_file_appears_whole_or_not_at_all_and_a_full_disk_is_told(
+    tmp_path: Path, error: Exception, raised: Any
+) -> None:
+    with pytest.raises(raised[0], match=raised[1]):
+        write_half(f"{tmp_path}/a", error)
     assert os.listdir(tmp_path) == []
 
 
@@ -177,17 +182,6 @@ def test_an_object_is_renamed_by_copy_and_leaves_nothing(store: str) -> None:
         files.stat(f"{store}/unfinished/a")
 
 
-def test_an_object_whose_writer_failed_is_not_kept(store: str) -> None:
-    def write_half() -> None:
-        with files.open_output(f"{store}/a") as file:
-            file.write(b"half")
-            raise RuntimeError("worker lost")
-
-    with pytest.raises(RuntimeError, match="worker lost"):
-        write_half()
-    assert files.list_files(store) == []
-
-
 def test_a_store_that_nobody_knows() -> None:
     with pytest.raises(InfeedError, match=r"(?s)gopher:// is not read.*where: gopher://host"):
         files.exists("gopher://host/a")
@@ -248,15 +242,9 @@ def test_a_store_that_does_not_answer_is_an_error_with_its_path(
 
 def test_a_failed_writer_leaves_the_object_that_was_there_and_shows_no_half(store: str, tmp_path: Path) -> None:
     files.write_bytes(f"{store}/a", b"good")
-
-    def write_half() -> None:
-        with files.open_output(f"{store}/a") as file:
-            file.write(bytes(20 << 20))  # more than one part of an upload
-            assert files.read_bytes(f"{store}/a") == b"good"
-            raise RuntimeError("worker lost")
-
-    with pytest.raises(RuntimeError, match="worker lost"):
-        write_half()
+    for name in ("a", "b"):  # there before, and not
+        with pytest.raises(RuntimeError, match="worker lost"):
+            write_half(f"{store}/{name}", RuntimeError("worker lost"))
     assert files.read_bytes(f"{store}/a") == b"good"
     assert [file.path for file in files.list_files(store)] == [f"{store}/a"]
 

@@ -14,6 +14,11 @@ from infeed.components.dataset.input_profile import EpochProfile, InputProfile, 
 Make = Callable[..., InputProfile]
 
 
+def read_json(folder: Path, written: dict[str, Any]) -> InputProfile:
+    (folder / "input_profile.json").write_text(json.dumps(written))
+    return read_profile(str(folder / "input_profile.json"))
+
+
 def test_reads_what_the_trainer_wrote(profile: Make) -> None:
     read = profile()
     assert (read.strategy, read.replicas, read.hosts, read.batch_size) == ("mirrored", 2, 1, 10)
@@ -38,8 +43,7 @@ def test_a_platform_that_cannot_tell_memory_and_a_run_without_ceiling_are_read_t
     given = as_json(ceiling=None)
     for epoch in given["epochs"]:
         epoch["peak_memory_bytes"] = None
-    (tmp_path / "p.json").write_text(json.dumps(given))
-    read = read_profile(str(tmp_path / "p.json"))
+    read = read_json(tmp_path, given)
     assert read.ceiling is None
     assert read.peak_memory_bytes is None
 
@@ -105,9 +109,8 @@ def test_a_run_without_ceiling_may_have_a_floor_of_its_own(
     assert read.floor_seconds == 0.003
     assert read.waited(read.epochs[0]) == pytest.approx(0.2)
     assert "handover_seconds" not in as_json()
-    (tmp_path / "input_profile.json").write_text(json.dumps({**as_json(), "handover_seconds": -1.0}))
     with pytest.raises(InfeedError, match=r"handover_seconds: it is -1\.0"):
-        read_profile(str(tmp_path / "input_profile.json"))
+        read_json(tmp_path, {**as_json(), "handover_seconds": -1.0})
 
 
 def with_workers(written: dict[str, Any], *waits: list[float]) -> dict[str, Any]:
@@ -118,15 +121,13 @@ def with_workers(written: dict[str, Any], *waits: list[float]) -> dict[str, Any]
 
 def test_each_worker_waits_for_itself(as_json: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     given = with_workers(as_json(floor=0.001), [1.5, 1.4], [0.05, 0.5], [0.3, 0.5])
-    (tmp_path / "input_profile.json").write_text(json.dumps(given))
-    assert read_profile(str(tmp_path / "input_profile.json")).workers_waited == pytest.approx((0.15, 0.8))
+    assert read_json(tmp_path, given).workers_waited == pytest.approx((0.15, 0.8))
 
 
 def test_the_workers_of_all_epochs_are_the_same(as_json: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     given = with_workers(as_json(), [1.5, 1.4], [0.5], [0.3, 0.5])
-    (tmp_path / "input_profile.json").write_text(json.dumps(given))
     with pytest.raises(InfeedError, match="epoch 1: workers_wait_seconds is not of 2 workers"):
-        read_profile(str(tmp_path / "input_profile.json"))
+        read_json(tmp_path, given)
 
 
 def test_an_epoch_is_as_long_as_its_slowest_worker_waits() -> None:
@@ -138,8 +139,7 @@ def test_an_epoch_is_as_long_as_its_slowest_worker_waits() -> None:
 def test_a_ceiling_without_a_floor_has_one_of_nothing(as_json: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     written = as_json()
     del written["ceiling"]["floor_seconds"]
-    (tmp_path / "input_profile.json").write_text(json.dumps(written))
-    assert read_profile(str(tmp_path / "input_profile.json")).floor_seconds == 0
+    assert read_json(tmp_path, written).floor_seconds == 0
 
 
 def test_what_is_written_is_read_back_and_left_out_records_are_told_only_where_there_are_any(

@@ -65,20 +65,14 @@ def test_each_range_is_asked_for_once_by_who_reads_from_front_to_back() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_who_looks_at_the_beginning_gets_that_alone() -> None:
+@pytest.mark.parametrize(("place", "asked"), [(0, (0, 64)), (3_000, (2_560, 512))])
+def test_who_looks_at_the_beginning_or_jumps_gets_that_alone(place: int, asked: tuple[int, int]) -> None:
     store = Store()
     with RangeReader(store, PATH) as reader:
-        assert (reader.read(4), reader.seek(0), reader.read(10)) == (CONTENT[:4], 0, CONTENT[:10])
-    assert store.asked == [(0, 64)]
-
-
-@pytest.mark.usefixtures("small")
-def test_who_jumps_gets_no_more_than_where_he_lands() -> None:
-    store = Store()
-    with RangeReader(store, PATH) as reader:
-        reader.seek(3_000)
-        assert reader.read(10) == CONTENT[3_000:3_010]
-    assert store.asked == [(2_560, 512)]
+        for size in (4, 10):
+            reader.seek(place)
+            assert reader.read(size) == CONTENT[place : place + size]
+    assert store.asked == [asked]
 
 
 @pytest.mark.usefixtures("small")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tf_examples import serialize
 
 sys.path.append(str(Path(__file__).parent))  # for `loop_script` and other modules beside the tests
 ROWS = 96
@@ -146,20 +147,6 @@ def locate(spec):
     model.compile(keras.optimizers.Adam(0.005), "mse")
     return model
 """
-
-
-def serialize(row: Mapping[str, Any]) -> bytes:
-    """A serialized tf.Example; None is a missing feature."""
-    import tensorflow as tf
-
-    kinds = {bytes: ("bytes_list", tf.train.BytesList), int: ("int64_list", tf.train.Int64List)}
-    made = {}
-    for name, value in row.items():
-        if value is not None:
-            values = value if isinstance(value, list) else [value]
-            key, kind = kinds.get(type(values[0]) if values else bytes, ("float_list", tf.train.FloatList))
-            made[name] = tf.train.Feature(**{key: kind(value=values)})
-    return tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
 
 
 def write_examples(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -98,14 +98,10 @@ def test_without_a_cluster_spec_tf_config_stays():
     assert environ == environment("chief", 0)
 
 
-def test_a_broken_cluster_spec_is_told():
-    with pytest.raises(InfeedError, match=r"not valid JSON(.|\n)*CLUSTER_SPEC"):
-        adopt_cluster_spec({"CLUSTER_SPEC": "{"})
-
-
-def test_a_broken_tf_config_is_told():
-    with pytest.raises(InfeedError, match=r"not valid JSON(.|\n)*TF_CONFIG"):
-        worker_context({"TF_CONFIG": "{"})
+@pytest.mark.parametrize(("name", "read"), [("CLUSTER_SPEC", adopt_cluster_spec), ("TF_CONFIG", worker_context)])
+def test_a_broken_variable_is_told(name, read):
+    with pytest.raises(InfeedError, match=rf"not valid JSON(.|\n)*{name}"):
+        read({name: "{"})
 
 
 def test_the_chief_writes_to_the_places_themselves():

@@ -92,7 +92,3 @@ def test_the_timeline_has_all_steps_in_a_bounded_number_of_parts_of_like_length(
     assert timeline.wait_seconds == pytest.approx([one / 4 for one in timeline.steps])
     assert len(timeline.steps) <= 201
     assert max(timeline.steps) <= 3 * min(timeline.steps[:-1])
-
-
-def test_it_is_a_callback_of_keras():
-    assert issubclass(RecordEpochs, keras.callbacks.Callback)

@@ -9,6 +9,7 @@ import keras
 import loop_script as script
 import numpy as np
 import pytest
+import trained
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]  # Keras takes seconds to load
 
@@ -28,8 +29,7 @@ def ours():
 
 def test_it_trains_to_the_same_weights_as_keras(ours, by_keras):
     model, _ = ours
-    for one, other in zip(model.weights, by_keras[0].weights, strict=True):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-6)
+    trained.check_weights(model, by_keras[0], atol=1e-6)
 
 
 def test_the_step_is_traced_once_for_all_epochs(ours):
@@ -45,8 +45,7 @@ def test_schedules_and_xla_give_what_keras_makes_of_them(compiled):
     theirs = script.build(**compiled())
     theirs.fit(script.data(), epochs=script.EPOCHS, verbose=0)
     ours, _, _ = script.train_ours("one_device", compiled=compiled())
-    for one, other in zip(ours.weights, theirs.weights, strict=True):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-6)
+    trained.check_weights(ours, theirs, atol=1e-6)
 
 
 def test_the_history_is_that_of_keras(ours, by_keras):
@@ -56,8 +55,8 @@ def test_the_history_is_that_of_keras(ours, by_keras):
         np.testing.assert_allclose(fitted.history[name], values, rtol=1e-5)
 
 
-def test_an_epoch_has_exactly_its_steps_where_calls_do_not_divide_it():
-    model, _, fitted = script.train_ours("one_device", steps_per_call=4)  # 4 + 4 + 2
+def test_an_epoch_has_exactly_its_steps_where_calls_do_not_divide_it(ours):
+    model, fitted = ours  # in calls of 4, 4 and 2 steps
     assert [epoch.steps for epoch in fitted.epochs] == [10, 10]
     assert int(model.optimizer.iterations) == 20
 
@@ -133,8 +132,7 @@ def test_steps_that_gather_their_rows_train_as_on_the_batches(options, gathered)
     batches = script.row_batches(options.get("start_step", 0)).dataset()
     theirs, _, their_fitted = script.train_ours("one_device", train=batches, **options)
     assert [epoch.steps for epoch in fitted.epochs] == [epoch.steps for epoch in their_fitted.epochs]
-    for one, other in zip(model.weights, theirs.weights, strict=True):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-6)
+    trained.check_weights(model, theirs, atol=1e-6)
 
 
 def test_the_ceiling_of_steps_that_gather_is_measured_on_constant_rows():
@@ -159,20 +157,17 @@ def mirrored(warm):
 @pytest.mark.tfx  # for its time: a process of its own that loads TensorFlow
 def test_mirrored_over_two_devices_trains_to_the_same_weights(mirrored, by_keras):
     assert (mirrored["strategy"], mirrored["replicas"]) == ("mirrored", 2)
-    for ours, theirs in zip(mirrored["weights"], by_keras[0].weights, strict=True):
-        np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6)
+    trained.check_weights(mirrored["weights"], by_keras[0].weights, atol=1e-6)
 
 
 @pytest.mark.tfx
 def test_mirrored_replicas_gather_their_own_rows(mirrored, gathered):
-    for ours, theirs in zip(mirrored["by_rows"], gathered[0].weights, strict=True):
-        np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6)
+    trained.check_weights(mirrored["by_rows"], gathered[0].weights, atol=1e-6)
 
 
 @pytest.mark.tfx
 def test_mirrored_replicas_gather_from_copies_on_their_own_devices(mirrored):
-    for ours, theirs in zip(mirrored["from_copies"]["weights"], mirrored["by_rows"], strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    trained.check_weights(mirrored["from_copies"]["weights"], mirrored["by_rows"], atol=1e-6)
     assert mirrored["from_copies"]["lie"] == ["CPU:0", "CPU:1"] * 2  # of the features and of the label
     assert mirrored["from_copies"]["gather"] == ["CPU:0", "CPU:1"]
     assert mirrored["from_copies"]["gather_alone"] == ["CPU:1"] * 2  # where no strategy says where the step is
@@ -180,16 +175,14 @@ def test_mirrored_replicas_gather_from_copies_on_their_own_devices(mirrored):
 
 @pytest.mark.tfx
 def test_mirrored_goes_on_where_it_broke_off(mirrored):
-    for ours, theirs in zip(mirrored["resumed"], mirrored["weights"], strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-7)
+    trained.check_weights(mirrored["resumed"], mirrored["weights"], atol=1e-7)
 
 
 @pytest.mark.tfx
 def test_one_device_that_is_not_the_host_finds_its_batches_there_and_trains_to_the_same_weights(mirrored, by_keras):
     (device, text), weights = mirrored["waiting_on"]
     assert (device.split("/")[-1], text) == ("device:CPU:1", "a")
-    for ours, theirs in zip(weights, by_keras[0].weights, strict=True):
-        np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6)
+    trained.check_weights(weights, by_keras[0].weights, atol=1e-6)
 
 
 @pytest.mark.tfx

@@ -9,6 +9,7 @@ import signal
 
 import numpy as np
 import pytest
+import trained
 
 from infeed.components.feed.options import FeedOptions
 
@@ -31,12 +32,6 @@ def cluster_spec(task, index, ports):
     }
 
 
-def saved(place):
-    with np.load(place / "run" / "weights.npz") as file:
-        weights = [file[name] for name in file.files]
-    return weights, json.loads((place / "run" / "history.json").read_text())
-
-
 def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table, train, start, hold_ports, tmp_path):
     together, given = tmp_path / "together", (table[0], "class", "table")
     on_disk = FeedOptions(batch_size=16, tier="disk", cache_dir=str(tmp_path / "cache"))
@@ -57,14 +52,13 @@ def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table,
         assert code == 0, output
         assert "Epoch 1/3" not in output
 
-    weights, history = saved(together)
-    expected_weights, expected_history = saved(alone)
-    for ours, theirs in zip(weights, expected_weights, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)  # sums over workers are added up in another order
-    for name, values in expected_history.items():  # of evaluation too, over 32 rows in batches of 16
+    # Sums over workers are added up in another order.
+    trained.check_weights(trained.weights(together), trained.weights(alone), atol=1e-5)
+    history = trained.history(together)
+    for name, values in trained.history(alone).items():  # of evaluation too, over 32 rows in batches of 16
         np.testing.assert_allclose(history[name], values, rtol=1e-4, err_msg=name)
 
-    profile = json.loads((together / "run" / "input_profile.json").read_text())
+    profile = trained.profile(together)
     assert (profile["strategy"], profile["hosts"], profile["replicas"]) == ("multi_worker_mirrored", 2, 2)
     assert [step["name"] for step in profile["plan"]["steps"]][-2:] == ["columns", "gather"]
     assert [epoch["examples"] for epoch in profile["epochs"]] == [64, 64, 64]
@@ -103,9 +97,8 @@ def test_two_workers_with_an_input_of_their_own_train_to_the_weights_of_one(
     for worker in workers:
         code, output = worker.finish()
         assert code == 0, output
-    for ours, theirs in zip(saved(together)[0], saved(alone)[0], strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    trained.check_weights(trained.weights(together), trained.weights(alone), atol=1e-5)
     answers_alike(together, table[1])
-    for epoch in json.loads((together / "run" / "input_profile.json").read_text())["epochs"]:
+    for epoch in trained.profile(together)["epochs"]:
         assert epoch["workers_wait_seconds"] == [2e-5, 1e-4]
         assert epoch["wait_seconds"] == 1e-4

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import trained
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
@@ -32,16 +33,11 @@ def segmented(scenes: Scenes, train_into: Callable[..., Path], tmp_path_factory:
     return train_into(place, scenes[0], "both", "segment", **given)
 
 
-def last(trained: Path, name: str) -> float:
-    return float(json.loads((trained / "run" / "history.json").read_text())[name][-1])
-
-
 @pytest.mark.image
 def test_a_model_learns_the_class_of_each_pixel_from_moved_masks(segmented: Path, scenes: Scenes) -> None:
     import tensorflow as tf
 
-    plan = json.loads((segmented / "run" / "input_profile.json").read_text())["plan"]["steps"]
-    said = next(str(step) for step in plan if step["name"] == "augment")
+    said = next(str(step) for step in trained.profile(segmented)["plan"]["steps"] if step["name"] == "augment")
     assert "mask" in said
     assert "boxes" in said
     model = tf.saved_model.load(str(segmented / "model"))
@@ -66,8 +62,7 @@ def test_a_training_that_is_killed_and_resumed_moves_masks_as_without(
     code, said = killed.finish()
     assert code == -signal.SIGKILL, said
     train(scenes[0], "both", "segment", place=broken, **given)
-    for mine, expected in zip(weights(broken), weights(whole), strict=True):
-        np.testing.assert_array_equal(mine, expected)
+    trained.check_weights(trained.weights(broken), trained.weights(whole))
 
 
 @pytest.mark.parametrize("tier", [pytest.param("stream", marks=pytest.mark.image), "columns"])
@@ -90,17 +85,11 @@ def test_batches_from_any_step_move_masks_and_boxes_as_from_the_beginning(
             np.testing.assert_array_equal(features[name], later[name])
 
 
-def weights(trained: Path) -> list[Any]:
-    with np.load(trained / "run" / "weights.npz") as file:
-        return [file[name] for name in file.files]
-
-
 @pytest.mark.image
 def test_a_model_learns_the_place_of_an_object_from_moved_boxes(train: Callable[..., Path], scenes: Scenes) -> None:
-    trained = train(
-        scenes[0], "both", "locate", label="boxes", task="regression", epochs=20, callbacks_fn="callbacks", **SIMPLE
-    )
-    assert last(trained, "val_loss") < 0.02
+    given = {"label": "boxes", "task": "regression", "epochs": 20, "callbacks_fn": "callbacks", **SIMPLE}
+    place = train(scenes[0], "both", "locate", **given)
+    assert trained.history(place)["val_loss"][-1] < 0.02
 
 
 @pytest.mark.parametrize(
@@ -174,7 +163,9 @@ def test_the_evaluator_measures_the_pixels_of_a_mask(
     kind(context).Do({"examples": [examples], "model": [model]}, outputs, evaluator.exec_properties)
     assert "TFX's own executor" in caplog.text
     found = dict(tfma.load_eval_result(outputs["evaluation"][0].uri).slicing_metrics)[()]
-    assert found[""][""]["accuracy"]["doubleValue"] == pytest.approx(last(segmented, "val_accuracy"), abs=1e-6)
+    assert found[""][""]["accuracy"]["doubleValue"] == pytest.approx(
+        trained.history(segmented)["val_accuracy"][-1], abs=1e-6
+    )
 
 
 @pytest.mark.image

@@ -5,7 +5,7 @@ import pytest
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError, OptionError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
-from infeed.components.trainer.options import Output, TrainOptions, check_strategy
+from infeed.components.trainer.options import Output, TrainOptions
 
 
 def test_options_travel_as_json_and_come_back_equal():
@@ -63,11 +63,6 @@ def test_weights_of_classes_are_read_by_name_or_as_balanced():
 def test_an_option_that_does_not_exist_is_refused_with_those_that_do():
     with pytest.raises(InfeedError, match=r"no setting 'epoch'; did you mean 'epochs'(.|\n)*epochs, patience"):
         schema.read(TrainOptions, {"model_fn": "m:f", "label": "y", "epoch": 3})
-
-
-def test_an_unknown_strategy_is_refused_with_the_names_there_are():
-    with pytest.raises(InfeedError, match=r"there is no strategy 'tpu_pod'(.|\n)*auto, one_device, mirrored"):
-        check_strategy("tpu_pod")
 
 
 OUTPUTS = {"price": Output("regression", "euros"), "sold": Output()}

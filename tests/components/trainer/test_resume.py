@@ -1,13 +1,12 @@
 """A training killed in the middle of an epoch, and started again by the same words."""
 
 import functools
-import json
 import re
 import shutil
 import signal
 
-import numpy as np
 import pytest
+import trained
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
@@ -25,11 +24,6 @@ OPTIONS = {
     "callbacks_fn": "callbacks",
 }
 KILLED_AFTER = 6  # steps: in the middle of the second epoch
-
-
-def weights(place):
-    with np.load(place / "run" / "weights.npz") as file:
-        return [file[name] for name in file.files]
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +56,11 @@ def test_the_resumed_training_ends_with_the_same_weights_bit_for_bit(
     capfd.readouterr()
     train(*given, place=broken, feed=feed, **OPTIONS)
     assert re.findall(r"Epoch \d/3", capfd.readouterr().out) == ["Epoch 2/3", "Epoch 3/3"]
-    for resumed, straight in zip(weights(broken), weights(whole), strict=True):
-        np.testing.assert_array_equal(resumed, straight)
+    trained.check_weights(trained.weights(broken), trained.weights(whole))
 
-    histories = [json.loads((place / "run" / "history.json").read_text()) for place in (broken, whole)]
-    assert histories[0] == histories[1]
-    epochs = [json.loads((place / "run" / "input_profile.json").read_text())["epochs"] for place in (broken, whole)]
-    assert [epoch["steps"] for epoch in epochs[0]] == [epoch["steps"] for epoch in epochs[1]] == [4] * 3
+    assert trained.history(broken) == trained.history(whole)
+    for place in (broken, whole):
+        assert [epoch["steps"] for epoch in trained.profile(place)["epochs"]] == [4] * 3
     assert not list((broken / "run" / "checkpoints").glob("*"))
 
 
@@ -84,9 +76,8 @@ def test_after_an_export_that_failed_the_same_again_only_exports(table, train, w
     train(table[0], "class", "dropping", place=failed, **given)
     assert "Epoch" not in capfd.readouterr().out
     assert (failed / "model" / "saved_model.pb").exists()
-    for again, straight in zip(weights(failed), weights(whole_of("columns")), strict=True):
-        np.testing.assert_array_equal(again, straight)
-    assert len(json.loads((failed / "run" / "input_profile.json").read_text())["epochs"]) == 3
+    trained.check_weights(trained.weights(failed), trained.weights(whole_of("columns")))
+    assert len(trained.profile(failed)["epochs"]) == 3
     assert not list((failed / "run" / "checkpoints").glob("*"))
 
 

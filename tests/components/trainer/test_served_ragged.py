@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tf_examples import serialize
 
 from infeed.components.engine.engine import Here
 from infeed.components.feed.options import FeedOptions
@@ -57,13 +58,6 @@ def reader(spec):
 """
 
 
-def record(row: Mapping[str, list[bytes]]) -> bytes:
-    import tensorflow as tf
-
-    feature = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=value)) for name, value in row.items()}
-    return bytes(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
-
-
 def reviews() -> list[dict[str, list[bytes]]]:
     """One word decides; there are reviews without a word, and rows without tags."""
     draw, fillers = np.random.default_rng(3), [b"the", b"a", b"film", b"was", b"it"]
@@ -91,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"Split-{split}").mkdir()
         with tf.io.TFRecordWriter(str(folder / f"Split-{split}" / "data.gz"), "GZIP") as writer:
             for row in part:
-                writer.write(record(row))
+                writer.write(serialize(row))
     schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
     read = declared.Examples([str(folder)], ["train"], schema)
     declared.write(str(folder / "class" / "graph"), FEATURES, read, Here())
@@ -125,11 +119,11 @@ def test_ragged_ids_are_trained_on_and_served_with_the_numbers_of_the_fitted_wei
     rows = reviews()
     served = tf.saved_model.load(str(place / "model")).signatures
 
-    features = served["transform_features"](tf.constant([record(row) for row in rows]))
+    features = served["transform_features"](tf.constant([serialize(row) for row in rows]))
     assert features["review"].row_lengths().numpy().tolist() == [len(b" ".join(row["review"]).split()) for row in rows]
     assert features["tags"].row_lengths().numpy().tolist() == [len(row["tags"]) for row in rows]
     asked = [{name: row[name] for name in ("review", "tags")} for row in rows]
-    answer = served["serving_default"](tf.constant([record(row) for row in asked]))
+    answer = served["serving_default"](tf.constant([serialize(row) for row in asked]))
     np.testing.assert_allclose(answer["probabilities"], in_memory(place, features), atol=1e-5)
     told = answer["class"].numpy().ravel().tolist()
     assert np.mean([[word] == row["verdict"] for word, row in zip(told, rows, strict=True)]) > 0.9

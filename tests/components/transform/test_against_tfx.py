@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tf_examples import serialize
 
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
@@ -46,15 +47,7 @@ ROWS = [(20.0, b"Basel"), (32.0, b"Bern"), (61.0, b"Bern"), (70.0, b"Chur")]
 
 
 def records(rows: list[tuple[float, bytes]]) -> list[bytes]:
-    import tensorflow as tf
-
-    def record(age: float, city: bytes) -> bytes:
-        example = tf.train.Example()
-        example.features.feature["age"].float_list.value.append(age)
-        example.features.feature["city"].bytes_list.value.append(city)
-        return bytes(example.SerializeToString(deterministic=True))
-
-    return [record(*row) for row in rows]
+    return [serialize({"age": age, "city": city}) for age, city in rows]
 
 
 @pytest.fixture(scope="module")

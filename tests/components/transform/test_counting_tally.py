@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infeed.components.transform import counting
 from infeed.components.transform.counting import Tally
 
 EXTREMES = [-(1 << 63), -1, 0, 1, (1 << 63) - 1]
@@ -47,9 +48,7 @@ def tally_of(folder: str, limit: int, batches: Sequence[Sequence[Any]]) -> Tally
 
 
 def pairs(batches: Any) -> list[tuple[Any, Any]]:
-    return [
-        pair for batch in batches for pair in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
-    ]
+    return list(counting.pairs(batches))
 
 
 @given(batches=BATCHES, limit=LIMITS)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tf_examples import serialize
 
 from infeed.components.base.errors import InfeedError
 
@@ -33,15 +34,7 @@ def preprocessing_fn(inputs):
 
 
 def records() -> list[bytes]:
-    import tensorflow as tf
-
-    def record(age: float, price: bytes) -> bytes:
-        example = tf.train.Example()
-        example.features.feature["age"].float_list.value.append(age)
-        example.features.feature["price"].bytes_list.value.append(price)
-        return bytes(example.SerializeToString())
-
-    return [record(*row) for row in ((1.5, b"10.5"), (2.5, b"CHF 12"))]
+    return [serialize({"age": age, "price": price}) for age, price in ((1.5, b"10.5"), (2.5, b"CHF 12"))]
 
 
 @pytest.mark.parametrize(

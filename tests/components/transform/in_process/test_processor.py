@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tf_examples import serialize
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
 
@@ -57,15 +58,10 @@ OF_PENGUINS = "".join(
 
 def penguins(count: int) -> Iterator[bytes]:
     """In the form of `penguins_processed.csv`: measures between 0 and 1, and the number of a species."""
-    import tensorflow as tf
-
     generator = np.random.default_rng(20)
     for _ in range(count):
-        example = tf.train.Example()
-        for name in MEASURES:
-            example.features.feature[name].float_list.value.append(generator.random())
-        example.features.feature["species"].int64_list.value.append(int(generator.integers(3)))
-        yield example.SerializeToString()
+        measures = {name: generator.random() for name in MEASURES}
+        yield serialize({**measures, "species": int(generator.integers(3))})
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tf_examples import serialize
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.engine.beam_runner import local_runner, pipeline_of
@@ -53,10 +54,7 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.fixture
 def rows() -> list[bytes]:
-    import tensorflow as tf
-
-    features = [tf.train.Feature(float_list=tf.train.FloatList(value=[x])) for x in X]
-    return [tf.train.Example(features=tf.train.Features(feature={"x": x})).SerializeToString() for x in features]
+    return [serialize({"x": float(x)}) for x in X]
 
 
 @pytest.mark.image  # here `test_phases` has two phases, without Beam

@@ -80,11 +80,6 @@ def test_bytes_that_are_no_utf8_end_as_the_replacement_character() -> None:
     assert strip_accents(tf.constant([b"a\xffb"])).numpy().tolist() == ["a\ufffdb".encode()]
 
 
-def test_words_are_those_of_scikit_learn() -> None:
-    split = CountVectorizer(token_pattern=r"(?u)\w+", lowercase=False).build_analyzer()
-    assert decoded(tokens(tf.constant(TEXTS), "words")) == [split(text) for text in TEXTS]
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.lists(unicode_texts, min_size=1, max_size=20))
 def test_white_space_splits_as_in_python(texts: list[str]) -> None:
