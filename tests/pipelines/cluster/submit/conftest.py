@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def jobs(compiled_jobs: ModuleType) -> ModuleType:
-    """`jobs.py`. Tests import its neighbours, the stand-ins, by their bare names."""
+    """`jobs.py`. Tests import its neighbors, the stand-ins, by their bare names."""
     return compiled_jobs
 
 
