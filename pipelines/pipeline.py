@@ -157,6 +157,8 @@ def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) 
     own = options_of(config.source, config.source_options)
     options: dict[str, Any] = {"options": config.ingest_options, **({"source": own} if own else {})}
     example_gen = getattr(components, EXAMPLE_GENS[config.source])
+    if not example_gen.FORMAT:  # FileExampleGen, for formats without a component of their own
+        options["format"] = config.source
     splits = [{"name": name, "hash_buckets": share} for name, share in config.splits.items()]
     shares = example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits) if splits else None)
     if not config.place:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infeed.components.dataset.spans import Spans
-from infeed.pipelines.config import Blessing, PipelineConfig
+from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 
@@ -60,6 +60,17 @@ def test_rows_of_a_function_come_by_the_component_of_arrow(config: PipelineConfi
     assert (example_gen.id, request.format, request.source["version"]) == ("ArrowExampleGen", "reader", 3)
     assert request.patterns == {None: data}
     assert of_function.user_functions["reader"] == data
+
+
+def test_a_format_without_a_component_of_its_own_is_named_to_the_one_of_all_files(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from infeed.components.example_gen.executor import Request
+    from infeed.pipelines.pipeline import create_pipeline
+
+    monkeypatch.setitem(EXAMPLE_GENS, config.source, "FileExampleGen")
+    example_gen = create_pipeline(config).components[0]
+    assert (example_gen.id, Request.of(example_gen.exec_properties).format) == ("FileExampleGen", config.source)
 
 
 def test_an_earlier_model_is_looked_up_only_where_it_is_wanted(config: PipelineConfig) -> None:
