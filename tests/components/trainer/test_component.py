@@ -11,7 +11,7 @@ import pytest
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
-from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.options import OVERRIDES, TrainOptions
 
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 
@@ -84,6 +84,12 @@ def test_epochs_and_the_like_may_be_runtime_parameters(options: TrainOptions) ->
     assert made.exec_properties["strategy"] == "mirrored"
     assert "batch_size" not in made.exec_properties
     assert made.executor_spec.executor_class is TrainerExecutor
+
+
+def test_every_option_that_flags_override_is_an_argument() -> None:
+    from infeed.components.trainer.component import Trainer
+
+    assert set(OVERRIDES) <= set(inspect.signature(Trainer).parameters)
 
 
 def test_an_executor_of_the_users_own_wins(options: TrainOptions) -> None:
