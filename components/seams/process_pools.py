@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def _end(workers: tuple[Any, ...], ends: tuple[Any, ...]) -> None:
     for worker in workers:
         worker.kill()
     for end in ends:
-        end.close()
+        with suppress(OSError):  # the pool's thread has noticed as well, and closes it at this moment
+            end.close()
 
 
 def _own_ends(pool: ProcessPoolExecutor) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,6 +67,13 @@ def test_a_result_arrives(pool: ProcessPoolExecutor) -> None:
 def test_a_worker_that_dies_in_the_middle_of_a_result_breaks_the_pool(worker: Any, pool: ProcessPoolExecutor) -> None:
     with pytest.raises(BrokenProcessPool):
         process_pools.result(pool, pool.submit(worker.die_in_the_middle_of_a_result))
+
+
+def test_an_end_that_the_pools_thread_closes_at_the_same_moment_is_no_error(pool: ProcessPoolExecutor) -> None:
+    process_pools.result(pool, pool.submit(pow, 2, 10))
+    for end in process_pools._own_ends(pool):
+        os.close(end.fileno())
+    process_pools.end_workers(pool)
 
 
 def test_calls_that_no_worker_reads_any_more_break_with_the_pool(worker: Any, pool: ProcessPoolExecutor) -> None:
