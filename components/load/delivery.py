@@ -28,7 +28,7 @@ ZERO: dict[Kind, Any] = {"bytes": b"", "float32": 0.0, "int64": 0}
 # Of `LoadOptions.length`.
 Lengths = int | Mapping[str, int | Sequence[int]] | None
 NO_TARGETS = Targets()
-_INT64, _FLOAT32 = np.iinfo(np.int64), np.finfo(np.float32)
+_INT64, _FLOAT32 = np.iinfo(np.int64), float(np.finfo(np.float32).max)
 _log = logging.getLogger(__name__)
 
 
@@ -332,7 +332,7 @@ def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:
     if one.spec.type == "bytes" and isinstance(value, str | bytes):
         return value.encode() if isinstance(value, str) else value
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if one.spec.type == "float32" and is_number and not (math.isfinite(value) and abs(value) > _FLOAT32.max):
+    if one.spec.type == "float32" and is_number and not (math.isfinite(value) and abs(value) > _FLOAT32):
         return float(value)
     is_whole = is_number and math.isfinite(value) and value == int(value)
     if one.spec.type == "int64" and is_whole and _INT64.min <= value <= _INT64.max:
