@@ -101,7 +101,7 @@ class _Project:
     def forget_if_changed(self) -> None:
         if all(file.exists() and _digest(file) == digest for file, digest in self.loaded.values()):
             return
-        # All modules, because each holds objects of those that it has imported.
+        # Remove all modules: an unchanged one holds objects of the changed one that it imported.
         for name in [name for name in sys.modules if name.startswith(f"{self.package}.")]:
             del sys.modules[name]
         self.loaded.clear()

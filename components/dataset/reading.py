@@ -149,11 +149,12 @@ def check_listed(folder: str, listed: Set[str]) -> None:
     Raises InfeedError if a file is missing or not listed. The error names the first.
     """
     there = {files.name(file.path) for file in files.list_files(folder) if not files.is_hidden(file.path)}
-    for found, state in ((listed - there, "missing"), (there - listed, "unknown")):
+    again = "write the dataset again, into a new folder"
+    for found, state, do in ((listed - there, "missing", again), (there - listed, "unknown", f"remove it, or {again}")):
         if found:
             more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
             what = f"{min(found)}{more} {'is' if len(found) == 1 else 'are'} {state} according to manifest.json"
-            raise InfeedError(what, where=folder, do="write the dataset again, into a new folder")
+            raise InfeedError(what, where=folder, do=do)
 
 
 def expected_file(path: str) -> Expected | None:

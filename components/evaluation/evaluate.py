@@ -161,7 +161,7 @@ def evaluate(
     of_all = tfma_writer.convert_slice_metrics_to_proto(((), _of_kind(sliced[0][1], plots=False)), [])
     clusters = (one.clusters for one in found.collected)
     scores = [read_scores(of_all, page, split, groups) for page, groups in zip(reports, clusters, strict=True)]
-    # The written verdict contains the doubt, so the scores come before it.
+    # The verdict names a score that is not better than a guess, so read the scores before it is written.
     doubt = unproven(scores[0], reports[0]) if reports and scores[0] and reports[0].beat_guess else ""
     verdict = write_results(output, eval_config, locations, sliced, doubt)
     thresholds = tfma.metrics.metric_thresholds_from_metrics_specs(eval_config.metrics_specs, eval_config=eval_config)

@@ -115,7 +115,7 @@ def ingest(
         plan = plan_shards(spilled(), job)
         _regroup(plan, job, map_fn)
         wanted, shards = planning.shard_tasks(plan), []
-        # One call for both kinds of tasks, because on a Beam runner each call is a pipeline of its own.
+        # Both kinds of tasks go through one call: on a Beam runner, each call is a separate pipeline.
         for shard in map_fn(partial(_finish, job=job), [*task_statistics.statistics_groups(len(tasks)), *wanted]):
             if shard is not None:
                 shards.append(shard)
@@ -245,7 +245,7 @@ class _Spilling:
         self._analysis = task_statistics.TaskAnalysis(job.analyzed_splits, empty_lists=job.options.compat == "tfx")
 
     def add(self, batch: pa.RecordBatch) -> None:
-        # Rows that the source could not read are in no batch, and those that an option could not use are.
+        # The batches contain the rows that an option could not use, but not those that the source could not read.
         unread = self.bad_rows.take()
         chosen = choose_rows(batch, self._job.options, place_of(self._task.payload), self.bad_rows)
         incomplete = self.bad_rows.take()

@@ -200,7 +200,7 @@ def clean(output: str) -> list[str]:
     if files.is_local(output) and not _place_of(output).parent.is_dir():
         return left
     with writing_to(output):
-        # A local dataset becomes visible as a whole. On a store, shards do, before their manifest makes them a dataset.
+        # A rename makes a local dataset visible as a whole. On a store, its shards are visible before its manifest.
         if files.is_local(output):
             left = [str(folder)] if (folder := _unfinished_of(output)).exists() else []
         else:

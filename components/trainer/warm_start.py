@@ -62,7 +62,7 @@ def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> lis
         raise _mismatch(f"the classes of the label {other[0]!r} differ from those of the base model", exported)
     if not changed:
         return [Start(value) for value in values]
-    # Which rows of which weights belong to a feature's words shows only in a model, so build one for each vocabulary.
+    # Only a model shows which rows of its weights belong to the words of a feature, so build a model per vocabulary.
     sizes = {name: len(before) for name, (before, _) in changed.items()}
     earlier = dataclasses.replace(spec, vocabulary_sizes={**spec.vocabulary_sizes, **sizes})
     old, new = (_tables(*build(one), one, graph) for one in (earlier, spec))

@@ -156,7 +156,7 @@ def read_part(part: Part, form: _JsonlReading, sure: kinds.Object, reader: PartR
     learning = _Learning(form.row, sure)
     for block in reader.blocks(part, bad_rows):
         if learning.known != form.row:
-            # Nothing of this reading will be kept. The kinds of the rest spare the next reading the same surprise.
+            # The input is read again, with the kinds of all cells. So only the kinds of the rest are needed.
             learning.known = _widen(learning.known, block, bad_rows, learning)
             continue
         batches = list(_read(block, form, bad_rows, learning))

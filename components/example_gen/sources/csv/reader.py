@@ -260,7 +260,7 @@ def read_part(
         if block.final and part.stop is None:  # the end of the file
             check_closed(block, options, bad_rows.lines_before)
         if not fits:
-            # Nothing of this reading will be kept. The kinds of the rest spare the next reading the same surprise.
+            # The input is read again, with the kinds of all cells. So only the kinds of the rest are needed.
             _widen(found, block, schema.names, options, bad_rows)
             continue
         rows = parse_rows(block, schema.names, options, bad_rows)
