@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.kubeflow import message, step
-from infeed.components.kubeflow.launcher_paths import artifacts
+from infeed.components.kubeflow.message import artifacts
 from infeed.components.kubeflow.training_job import INDEX
 
 _STARTS = 3600.0  # seconds until the names of all machines resolve: the cluster may have to add nodes

@@ -24,9 +24,8 @@ from infeed.components.base import schema
 from infeed.components.dataset import files
 from infeed.components.engine import project_archive
 from infeed.components.engine.beam_runner import Named
-from infeed.components.kubeflow import cluster_job, compiled_with, direct, disk, message, ui
-from infeed.components.kubeflow.launcher_paths import PathMap, artifacts
-from infeed.components.kubeflow.packed import unpack
+from infeed.components.kubeflow import cluster_job, compiled_with, disk, message, ui
+from infeed.components.kubeflow.message import PathMap, artifacts, unpack
 from infeed.components.kubeflow.training_job import TrainingJob, job_object
 
 _TFX = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
@@ -56,8 +55,8 @@ def main(arguments: Sequence[str]) -> None:
     uris = PathMap({}) if in_place else path_map(arguments, received)
     _make_room(received, uris)
     inputs = [uris.paths[one["uri"]] for one in artifacts(received, "inputs") if one["uri"] in uris.paths]
-    disk.check_inputs(inputs, disk.limit_of(), direct=direct.VARIABLE not in os.environ)
-    uris = direct.replaced(uris, received, arguments[arguments.index("--executor_class_path") + 1])
+    disk.check_inputs(inputs, disk.limit_of(), direct=disk.READING_VARIABLE not in os.environ)
+    uris = disk.replaced(uris, received, arguments[arguments.index("--executor_class_path") + 1])
     # The compiler compresses parameters that exceed the limit of one argument.
     if values := received["inputs"].get("parameterValues"):
         received["inputs"]["parameterValues"] = {name: unpack(value) for name, value in values.items()}
@@ -100,7 +99,7 @@ def _make_room(received: Any, uris: PathMap) -> None:
         path = uris.paths.get(artifact["uri"])
         if path and not os.path.exists(path):  # the launcher downloads only the first artifact of each input
             _log.info("downloading %s", artifact["uri"])
-            direct.download(artifact["uri"], path)
+            disk.download(artifact["uri"], path)
     values = {artifact["uri"] for artifact in artifacts(received, "outputs") if _is_value(artifact)}
     for uri, path in uris.paths.items():
         os.makedirs(os.path.dirname(path) if uri in values or os.path.isfile(path) else path, exist_ok=True)

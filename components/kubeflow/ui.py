@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components.dataset import files
-from infeed.components.kubeflow.launcher_paths import PathMap
-from infeed.components.kubeflow.message import accepted
+from infeed.components.kubeflow.message import PathMap, accepted
 
 # Kubeflow's user interface does not show TFX's types, so each result also exists as an artifact of a type it shows.
 METRICS, MATRIX, REPORT = "ui_metrics", "ui_confusion_matrix", "ui_report"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.plain_text import one_line
-from infeed.components.kubeflow.packed import is_packed
+from infeed.components.kubeflow.message import is_packed
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.terminal import Terminal, command_line
 from infeed.pipelines.project.config_file import Project, read_project

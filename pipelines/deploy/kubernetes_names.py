@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from infeed.components.base.checks import refused, require
 from infeed.components.engine import project_archive
-from infeed.components.kubeflow import compiled_with, direct, disk
-from infeed.components.kubeflow.launcher_paths import ROOT_VARIABLE
+from infeed.components.kubeflow import compiled_with, disk
+from infeed.components.kubeflow.message import ROOT_VARIABLE
 
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _LABEL = re.compile(r"([a-zA-Z0-9]([-\w.]{0,61}[a-zA-Z0-9])?)?", re.ASCII)
@@ -25,7 +25,8 @@ _OF_KUBEFLOW = re.compile(
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _RESERVED = re.compile(
     r"KFP_POD_(NAME|UID)|KFP_RETRY_INDEX|ARGO_\w+|JOB_COMPLETION_INDEX|TF_CONFIG"
-    rf"|{compiled_with.VARIABLE}|{direct.VARIABLE}|{disk.VARIABLE}|{project_archive.VARIABLE}|{ROOT_VARIABLE}"
+    rf"|{compiled_with.VARIABLE}|{disk.READING_VARIABLE}|{disk.LIMIT_VARIABLE}"
+    rf"|{project_archive.VARIABLE}|{ROOT_VARIABLE}"
 )
 """Variables that Kubeflow Pipelines or the compiler sets in a step, or a training job on its machines."""
 

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 from infeed.components.base.checks import about, as_tuples, at_least, check_fields, require
 from infeed.components.base.errors import InfeedError, OptionError
 from infeed.components.kubeflow import disk
-from infeed.components.kubeflow.launcher_paths import FOLDERS
+from infeed.components.kubeflow.message import FOLDERS
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.deploy.beam import check_options
 from infeed.pipelines.deploy.kubernetes_names import (
@@ -154,7 +154,7 @@ class Resources:
         disk_bytes, volumes = self.amount("ephemeral_storage"), (self.volumes or ()) + (self.ephemeral_volumes or ())
         # The launcher downloads to these folders: on a volume, downloads do not count.
         counts = disk_bytes is not None and {one.mount.strip("/") for one in volumes}.isdisjoint(FOLDERS.values())
-        return {**(self.env or {}), **({disk.VARIABLE: str(int(disk_bytes or 0))} if counts else {})}
+        return {**(self.env or {}), **({disk.LIMIT_VARIABLE: str(int(disk_bytes or 0))} if counts else {})}
 
     def over(self, default: Resources) -> Resources:
         """Return these resources with missing fields from `default`.

@@ -14,7 +14,7 @@ from typing import Any
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.kubeflow.packed import is_packed, unpack
+from infeed.components.kubeflow.message import is_packed, unpack
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.features import features_from_json, features_to_json
 from infeed.pipelines.config import Blessing, PipelineConfig, Source

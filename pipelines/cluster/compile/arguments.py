@@ -6,8 +6,7 @@ import json
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import size
-from infeed.components.kubeflow.message import ARGUMENT
-from infeed.components.kubeflow.packed import is_packed, pack
+from infeed.components.kubeflow.message import ARGUMENT, is_packed, pack
 from infeed.pipelines.cluster.job.compiled import IN_PLACE, STEP, Task
 
 LIMIT = 128 << 10

@@ -12,7 +12,7 @@ from pathlib import Path
 from infeed.components.base.errors import InfeedError
 from infeed.components.engine.beam_runner import BEAM_RUNNERS
 from infeed.components.feed.options import share_of_batch
-from infeed.components.kubeflow.launcher_paths import FOLDERS
+from infeed.components.kubeflow.message import FOLDERS
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.cluster.job.compiled import Schema, Target
 from infeed.pipelines.config import PipelineConfig

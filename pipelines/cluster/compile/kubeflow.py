@@ -20,7 +20,7 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.spans import has_spans, split_path
-from infeed.components.kubeflow import compiled_with, direct, disk, message
+from infeed.components.kubeflow import compiled_with, disk, message
 from infeed.components.kubeflow.ui import outputs_of
 from infeed.components.trainer.options import OVERRIDES
 from infeed.pipelines.cluster.compile import input_states, own_project, resolvers
@@ -321,7 +321,7 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy, variables: Mapping[s
         resources = input_states.resources_of(deploy, node.name)
         if limits := container_resources(resources):
             container["resources"] = limits
-        reading = {direct.VARIABLE: "direct"} if deploy.reading == "direct" else {}
+        reading = {disk.READING_VARIABLE: "direct"} if deploy.reading == "direct" else {}
         if given := {**resources.variables, **reading, **(variables or {})}:
             container["env"] = [{"name": name, "value": value} for name, value in given.items()]
         if resources.retries:

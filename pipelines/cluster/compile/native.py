@@ -13,8 +13,7 @@ from typing import Any
 
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow.message import present
-from infeed.components.kubeflow.packed import pack
+from infeed.components.kubeflow.message import pack, present
 from infeed.components.kubeflow.ui import PICTURES, of_evaluation, specs_of
 from infeed.components.trainer.options import OVERRIDES, TrainOptions
 from infeed.pipelines.cluster.compile.checks import check_config

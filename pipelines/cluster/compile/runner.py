@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from infeed.components.base import schema, user_code
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow.launcher_paths import FOLDERS
+from infeed.components.kubeflow.message import FOLDERS
 from infeed.pipelines.cluster.compile import resolvers
 from infeed.pipelines.cluster.compile.backends import check_backend, version_of
 from infeed.pipelines.cluster.compile.checks import check_accelerators, check_stores, check_target

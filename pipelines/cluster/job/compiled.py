@@ -19,8 +19,8 @@ import yaml
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.engine.project_archive import VARIABLE
-from infeed.components.kubeflow import direct, disk
-from infeed.components.kubeflow.launcher_paths import FOLDERS
+from infeed.components.kubeflow import disk
+from infeed.components.kubeflow.message import FOLDERS
 from infeed.pipelines.cluster.job.parameters import Parameter, Value, declared_type, legacy_value
 
 Target = Literal["kubeflow", "vertex"]  # platform that runs a compiled pipeline
@@ -224,7 +224,7 @@ class Task:
     def could_read_directly(self) -> bool:
         """Whether `deploy.reading: direct` would avoid the download of Examples to the step's disk."""
         container = self.container or {}
-        return tuple(container.get("command", ())[: len(STEP)]) == STEP and direct.VARIABLE not in self.variables
+        return tuple(container.get("command", ())[: len(STEP)]) == STEP and disk.READING_VARIABLE not in self.variables
 
     @property
     def driver(self) -> Spec | None:

@@ -11,8 +11,8 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import size
 from infeed.components.dataset import files
 from infeed.components.dataset.spans import Spans
-from infeed.components.kubeflow import direct, disk
-from infeed.components.kubeflow.packed import is_packed, unpack
+from infeed.components.kubeflow import disk
+from infeed.components.kubeflow.message import is_packed, unpack
 from infeed.pipelines.cluster.job.compiled import CompiledJob, Task, leaves
 from infeed.pipelines.cluster.job.parameters import constant
 
@@ -44,7 +44,7 @@ def tight_disks(job: CompiledJob, needed: Callable[[], int]) -> str:
 def _readers(job: CompiledJob) -> Iterator[Task]:
     for task in leaves(job.tasks):
         given = str(task.component.get("inputDefinitions", {}).get("artifacts", {}))
-        if ("tfx.Examples" in given or "system.Dataset" in given) and direct.VARIABLE not in task.variables:
+        if ("tfx.Examples" in given or "system.Dataset" in given) and disk.READING_VARIABLE not in task.variables:
             yield task
 
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow.launcher_paths import local_path
-from infeed.components.kubeflow.message import title_of
+from infeed.components.kubeflow.message import local_path, title_of
 from infeed.pipelines.cluster.job import parameters as values
 from infeed.pipelines.cluster.job.compiled import Task
 from infeed.pipelines.cluster.job.parameters import Value, as_text

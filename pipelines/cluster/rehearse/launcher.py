@@ -15,7 +15,7 @@ from pathlib import Path
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.kubeflow.launcher_paths import ROOT_VARIABLE, local_path
+from infeed.components.kubeflow.message import ROOT_VARIABLE, local_path
 from infeed.pipelines.cluster.rehearse.executor_io import Artifact
 
 _DEPTH = 100  # folders below an artifact

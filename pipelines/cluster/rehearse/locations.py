@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow.message import mapped
-from infeed.components.kubeflow.packed import is_packed, pack, unpack
+from infeed.components.kubeflow.message import is_packed, mapped, pack, unpack
 
 _LOCAL = re.compile(r"(?<![\w:/.~-])(?:/[\w.-]+){2,}")
 _OF_EVERY_IMAGE = ("/bin/", "/dev/", "/etc/", "/lib/", "/opt/", "/proc/", "/sys/", "/usr/")

@@ -13,7 +13,7 @@ from typing import Any
 from infeed.components.base import limits, machine
 from infeed.components.base.checks import at_least
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow.launcher_paths import local_path
+from infeed.components.kubeflow.message import local_path
 from infeed.pipelines.cluster.containers import find_engine
 from infeed.pipelines.cluster.job.compiled import CompiledJob, Target, Task, leaves, walk
 from infeed.pipelines.cluster.job.parameters import read_parameters

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infeed.components.kubeflow import message, step, ui
+from infeed.components.kubeflow.message import PathMap, local_path, pack, unpack
 
 RECORDED = sorted((Path(__file__).parents[2] / "data" / "kubeflow").glob("*/*.json"))
 OF_TFX = [path for path in RECORDED if "s3-kubeflow" in path.name]
@@ -146,3 +147,47 @@ def test_pages_of_a_step_without_tfx_are_named_by_their_output_at_each_version(
             name: name for name in written
         }
         assert written["ui_metrics"]["artifacts"][0]["metadata"] == {"accuracy": "nan"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("gs://bucket/run/model", "/gcs/bucket/run/model"),
+        ("s3://bucket/run/model", "/s3/bucket/run/model"),
+        ("minio://mlpipeline/v2/artifacts/x/", "/minio/mlpipeline/v2/artifacts/x"),
+    ],
+)
+def test_a_uri_has_the_path_of_the_launcher(uri: str, path: str) -> None:
+    assert local_path(uri) == path
+
+
+@pytest.mark.parametrize("uri", ["/mnt/data", "hdfs://host/x", "https://host/x"])
+def test_other_places_have_none(uri: str) -> None:
+    assert local_path(uri) is None
+
+
+def test_a_rehearsal_moves_the_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFEED_LAUNCHER_ROOT", "/tmp/pod")
+    assert local_path("s3://bucket/x") == "/tmp/pod/s3/bucket/x"
+
+
+def test_messages_are_translated_both_ways() -> None:
+    paths = PathMap.of(["s3://b/model", "s3://b/model2", "/here"])
+    message = {"model": {"uri": "s3://b/model", "metadata": {"at": "s3://b/model/serving", "of": ["s3://b/model2", 3]}}}
+    local = paths.to_local(message)
+    assert local == {
+        "model": {"uri": "/s3/b/model", "metadata": {"at": "/s3/b/model/serving", "of": ["/s3/b/model2", 3]}}
+    }
+    assert paths.to_uris(local) == message
+
+
+@given(st.text())
+def test_the_text_comes_back(text: str) -> None:
+    assert pack(text).isascii()
+    assert pack(text) == pack(text)
+    assert unpack(pack(text)) == text
+
+
+def test_other_values_stay() -> None:
+    for value in ("plain", 3, 0.5, None, {"a": 1}):
+        assert unpack(value) == value

@@ -14,8 +14,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.engine import project_archive
 from infeed.components.kubeflow import cluster_job, step
-from infeed.components.kubeflow.message import ARGUMENT
-from infeed.components.kubeflow.packed import pack
+from infeed.components.kubeflow.message import ARGUMENT, pack
 from infeed.components.kubeflow.training_job import Place
 
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]

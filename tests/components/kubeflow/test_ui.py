@@ -12,7 +12,7 @@ from PIL import Image
 
 from infeed import ingest
 from infeed.components.kubeflow import ui
-from infeed.components.kubeflow.launcher_paths import ROOT_VARIABLE
+from infeed.components.kubeflow.message import ROOT_VARIABLE
 
 EVALUATOR = "infeed.components.evaluation.component.EvaluatorExecutor"
 EXAMPLE_GEN = "infeed.components.example_gen.executor.Executor"

@@ -18,7 +18,7 @@ from infeed.components.dataset import files, records
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.spans import Spans
-from infeed.components.kubeflow.packed import pack
+from infeed.components.kubeflow.message import pack
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.cli import main
 from infeed.pipelines.config import Blessing

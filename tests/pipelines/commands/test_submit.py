@@ -104,7 +104,7 @@ def test_the_archive_of_the_project_is_uploaded_first_and_a_small_disk_is_a_warn
 ) -> None:
     place, spec = tmp_path / "root" / "project" / f"{digest(b'archive')}.tar.gz", compiled_jobs.spec()
     variable = {"name": VARIABLE, "value": str(place)}
-    limit = {"name": disk.VARIABLE, "value": "1"}
+    limit = {"name": disk.LIMIT_VARIABLE, "value": "1"}
     spec["deploymentSpec"]["executors"]["Trainer_executor"]["container"]["env"] = [variable, limit]
     examples = {"artifacts": {"examples": {"artifactType": {"schemaTitle": "system.Dataset"}}}}
     spec["components"]["Trainer"]["inputDefinitions"] = examples

@@ -42,7 +42,7 @@ def test_inputs_that_a_pod_has_no_room_for_are_an_error(tmp_path: Path, monkeypa
     given = [word for folder in folders for word in ("--of", str(folder))] + ["--of", "s3://not/asked"]
     given += ["--data", str(tmp_path / "volume")]
     for limit, code in (("120", 0), ("119", 2)):
-        monkeypatch.setenv(disk.VARIABLE, limit)
+        monkeypatch.setenv(disk.LIMIT_VARIABLE, limit)
         done = CliRunner().invoke(writing, [*given, "--json"])
         assert done.exit_code == code
     assert json.loads(done.stdout)["error"]["where"] == "deploy.resources"

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from infeed.components import DecodeImage, InfeedError, Label, Vocabulary, ZScore
-from infeed.components.kubeflow.packed import pack
+from infeed.components.kubeflow.message import pack
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 from infeed.pipelines.project.resolved import Resolved, read_resolved

@@ -129,7 +129,7 @@ def test_a_task_for_several_labels_is_refused(project: Path) -> None:
 
 
 def test_the_steps_of_a_compiled_job_know_all_labels(project: Path) -> None:
-    from infeed.components.kubeflow.packed import pack
+    from infeed.components.kubeflow.message import pack
 
     config = resolved(project, NAMES + "blessing: {output: sold}\n")
     read = read_resolved(pack(Resolved.of(config).to_json()), {})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow.packed import pack
+from infeed.components.kubeflow.message import pack
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve

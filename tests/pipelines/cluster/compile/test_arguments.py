@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow.message import ARGUMENT
-from infeed.components.kubeflow.packed import unpack
+from infeed.components.kubeflow.message import ARGUMENT, unpack
 from infeed.pipelines.cluster.compile.arguments import LIMIT, shorten
 from infeed.pipelines.cluster.job.compiled import STEP, Task, read_tasks
 

@@ -24,7 +24,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.engine.beam_runner import LOCAL_RUNNER
 from infeed.components.engine.project_archive import digest
 from infeed.components.kubeflow import compiled_with
-from infeed.components.kubeflow.packed import unpack
+from infeed.components.kubeflow.message import unpack
 from infeed.pipelines.cluster.compile import kubeflow
 from infeed.pipelines.cluster.compile.checks import check_config
 from infeed.pipelines.cluster.compile.compile import cluster_name, compile_config, local_places

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow.packed import unpack
+from infeed.components.kubeflow.message import unpack
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.cli import main
 from infeed.pipelines.cluster.compile.compile import data_bytes

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow import direct, disk
-from infeed.components.kubeflow.packed import pack
+from infeed.components.kubeflow import disk
+from infeed.components.kubeflow.message import pack
 from infeed.pipelines.cluster.job.compiled import CompiledJob
 from infeed.pipelines.cluster.job.disks import input_bytes, tight_disks
 
@@ -30,13 +30,13 @@ def limited(job: CompiledJob, node: str, **variables: str) -> CompiledJob:
 def test_the_files_that_the_job_reads_are_compared_with_the_disks_of_their_readers(job: CompiledJob) -> None:
     data = str(GOLDEN / "project")
     assert input_bytes(job, data) == (GOLDEN / "project" / "flowers.csv").stat().st_size > 100
-    small = limited(job, "Trainer", **{disk.VARIABLE: "100"})
+    small = limited(job, "Trainer", **{disk.LIMIT_VARIABLE: "100"})
     assert "too small for Trainer (100 B):" in tight_disks(small, lambda: input_bytes(small, data))
     for other in (
         job,
-        limited(job, "Trainer", **{disk.VARIABLE: "100000"}),
-        limited(job, "Pusher", **{disk.VARIABLE: "1"}),
-        limited(job, "Trainer", **{disk.VARIABLE: "100", direct.VARIABLE: "direct"}),
+        limited(job, "Trainer", **{disk.LIMIT_VARIABLE: "100000"}),
+        limited(job, "Pusher", **{disk.LIMIT_VARIABLE: "1"}),
+        limited(job, "Trainer", **{disk.LIMIT_VARIABLE: "100", disk.READING_VARIABLE: "direct"}),
     ):
         assert tight_disks(other, lambda: input_bytes(job, data)) == ""
 
@@ -58,4 +58,4 @@ def test_a_store_that_does_not_answer_stops_nobody(job: CompiledJob) -> None:
     def needed() -> int:
         raise InfeedError("no credentials", where="s3://bucket", do="log in")
 
-    assert "no credentials" in tight_disks(limited(job, "Trainer", **{disk.VARIABLE: "100"}), needed)
+    assert "no credentials" in tight_disks(limited(job, "Trainer", **{disk.LIMIT_VARIABLE: "100"}), needed)

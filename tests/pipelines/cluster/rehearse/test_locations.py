@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.kubeflow.packed import pack
+from infeed.components.kubeflow.message import pack
 from infeed.pipelines.cluster.rehearse.locations import Locations, PathMapping
 
 
