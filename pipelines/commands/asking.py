@@ -13,12 +13,11 @@ from rich.text import Text
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.plain_text import one_line
 from infeed.components.kubeflow.message import is_packed
-from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.config import PipelineConfig, read_resolved
 from infeed.pipelines.console.terminal import Terminal, command_line
 from infeed.pipelines.project.config_file import Project, read_project
 from infeed.pipelines.project.labels import Candidate, LabelNeededError
 from infeed.pipelines.project.resolve import Overrides, resolve
-from infeed.pipelines.project.resolved import read_resolved
 
 _TYPES = {"int": "whole numbers", "float": "numbers", "bytes": "text"}
 _SHOWN = 30  # columns shown in the table. The prompt accepts any column name

@@ -87,7 +87,7 @@ def command(
     with with_log(os.devnull) as console, ExitStack() as until_end:
         with show_step(console, "Evaluator", silent=as_json):
             with importing():
-                from infeed.pipelines.local.scores import read_scores, reasons
+                from infeed.pipelines.local.outcome import read_scores, reasons
                 from infeed.pipelines.predict.labeled import write_labeled
                 from infeed.pipelines.steps.evaluate import evaluate
 

@@ -10,7 +10,7 @@ import click
 from infeed.pipelines.console.exit_codes import EXIT_NOT_BLESSED, Command
 from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.console.terminal import echo
-from infeed.pipelines.steps.push import is_blessed, push
+from infeed.pipelines.steps.folders import is_blessed, push
 
 
 @click.command(

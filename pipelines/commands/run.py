@@ -25,7 +25,7 @@ from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, EXIT_NOT_BLESSED, Command, importing
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, show_nodes
 from infeed.pipelines.console.terminal import command_line, in_lines, quiet, show_facts, verbose_option
-from infeed.pipelines.local.history import only_process
+from infeed.pipelines.local.outcome import only_process
 from infeed.pipelines.project.config_file import read_project
 
 if TYPE_CHECKING:

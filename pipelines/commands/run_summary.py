@@ -19,8 +19,7 @@ from infeed.pipelines.surveys import TableSurvey
 
 if TYPE_CHECKING:
     from infeed.components.evaluation.model_report.scores import Scores
-    from infeed.pipelines.local.outcome import RunOutcome
-    from infeed.pipelines.local.scores import LabelScores
+    from infeed.pipelines.local.outcome import LabelScores, RunOutcome
 
 
 # Advice for a better model, by the kind of its data.

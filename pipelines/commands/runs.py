@@ -15,7 +15,7 @@ from infeed.components.evaluation.model_report.scores import LABELS, with_interv
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputFolder
 from infeed.pipelines.console.terminal import Terminal, echo
-from infeed.pipelines.local.history import PastRun, find_roots, read_runs
+from infeed.pipelines.local.outcome import PastRun, find_roots, read_runs
 
 _STYLES = {"pushed": "green", "running": "bold yellow", "not blessed": "bold red"}
 _NONE = "-"

@@ -43,7 +43,7 @@ def command(
     with with_log(os.devnull) as console:
         with show_step(console, "Transform", silent=as_json):
             with importing():
-                from infeed.pipelines.steps.transform import transform
+                from infeed.pipelines.steps.train import transform
 
             transform(config, dataset, output, rows, overwrite)
         if as_json:

@@ -15,8 +15,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from infeed.components.dataset.statistics.cells import Cells
-from infeed.pipelines.project.coded_columns import CodedColumn, targets_of
-from infeed.pipelines.project.separation import CrossTable, gains, smooth
+from infeed.pipelines.project.coded_columns import CodedColumn, CrossTable, gains, smooth, targets_of
 from infeed.pipelines.surveys import Leak, Task
 
 # Share of the rows of each class. The best honest columns of scikit-learn's data sets predict 0.9 of them.

@@ -1,4 +1,4 @@
-"""Access to the data of a project: format, rows of a table, layout of images, bundled data.
+"""Access to the data of a project: format, rows of a table, layout of images, splits named by files, bundled data.
 
 Tables are read as their ExampleGen reads them. Images are in class folders, or in split folders with class folders.
 Errors explain how to arrange them.
@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import csv
 import dataclasses
+import fnmatch
 import importlib
 import os
 import random
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from infeed.components.example_gen.formats import (
     guess_format,
     is_list_of_images,
     is_pattern,
+    kind_of_name,
     open_patterns,
     open_source,
 )
@@ -39,8 +41,7 @@ from infeed.components.example_gen.inputs import BadRows, OpenedSource, reopenab
 from infeed.components.example_gen.sources.folders import CLASS_FOLDERS
 from infeed.components.example_gen.sources.images.reader import ListRules, default_pattern, find_images, list_images
 from infeed.components.example_gen.sources.record_values import without_records
-from infeed.pipelines.config import EXAMPLE_GENS, TRAIN, PipelineConfig, Source
-from infeed.pipelines.project.split_files import NAMES
+from infeed.pipelines.config import EVAL, EXAMPLE_GENS, TEST, TRAIN, PipelineConfig, Source
 from infeed.pipelines.surveys import Layout
 
 _OTHER = {
@@ -49,14 +50,18 @@ _OTHER = {
     "declare decode_image in a config",
 }
 
+# Words in names of splits, likeliest first.
+NAMES: Mapping[str, tuple[str, ...]] = {
+    TRAIN: ("train", "training"),
+    EVAL: ("val", "valid", "validation", "eval", "evaluation", "dev"),
+    TEST: ("test", "testing"),
+}
 _DEPTH = 4
 _DO = "create a folder for each class, as in {0}/cat/1.png and {0}/dog/2.png, or a CSV with the columns path and label"
 # One value in fifty is left empty, as in real tables.
 _EMPTY_SHARE = 1 / 50
-_PARTS_OF_SCIPY = ("linalg", "optimize", "signal", "sparse", "stats")
 _HEADING = re.compile(r"\n\s*[A-Z][A-Za-z ]+\n\s*-{3,}")  # heading in numpydoc style, such as Parameters
 _END = re.compile(r"(?<=[.!?]) (?=[A-Z])")  # end of a sentence
-_WORDS_OF_A_SENTENCE = range(5, 61)
 
 
 def source_of(data: str, source: Source) -> Source:
@@ -157,12 +162,9 @@ def _check_there(path: str, source: Source) -> None:
         return
     there = is_pattern(path) or files.exists(path)
     if not there or (files.is_folder(path) and not find_files(path, source)):
-        raise InfeedError(
-            "there are no files to read" if there else "there is no such file or folder",
-            where=path,
-            do=f"use a file of the format {source}, or a folder of such files. For rows of a database or a "
-            "function, use the output of infeed ingest",
-        )
+        what = "there are no files to read" if there else "there is no such file or folder"
+        do = f"use a file of the format {source}, or a folder of such files. For rows of a database or a function, use"
+        raise InfeedError(what, where=path, do=f"{do} the output of infeed ingest")
 
 
 def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
@@ -173,13 +175,13 @@ def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
     options = options or IngestOptions()
     if files.exists(root) and not files.is_folder(root):
         if is_picture(root):
-            raise InfeedError(
-                "the data is a single image", where=root, do="use the folder that contains the class folders"
-            )
+            do = "use the folder that contains the class folders"
+            raise InfeedError("the data is a single image", where=root, do=do)
         return _listed(root, options)
     folders = _split_folders(root)
     if TRAIN not in folders:
-        _check_depth(root)
+        if not (default_pattern(root).endswith(".csv") or files.glob(root, CLASS_FOLDERS)):
+            _check_depth(root)
         return _listed(root, options)
     splits = {split: f"{folder}/{CLASS_FOLDERS}" for split, folder in folders.items()}
     bounds = FolderBounds(root, allow=options.allow_outside)
@@ -209,10 +211,8 @@ def _listed(root: str, options: IngestOptions) -> Layout:
 def set_aside(rows: int) -> str:
     """Return the remedy for bad rows without a label."""
     limit = f" --bad-row-limit {rows}" if rows > IngestOptions().bad_row_limit else ""
-    return (
-        f"set them aside in rejected.jsonl with --on-bad-row reject{limit} (in a config, ingest: "
-        f"{{on_bad_row: reject}})"
-    )
+    in_config = "in a config, ingest: {on_bad_row: reject}"
+    return f"set them aside in rejected.jsonl with --on-bad-row reject{limit} ({in_config})"
 
 
 def _split_folders(root: str) -> dict[str, str]:
@@ -227,8 +227,7 @@ def _split_folders(root: str) -> dict[str, str]:
 
 
 def _check_depth(root: str) -> None:
-    if default_pattern(root).endswith(".csv") or files.glob(root, CLASS_FOLDERS):
-        return
+    """Raise InfeedError if there are images, but not one folder below the root."""
     below = [file.path for file in files.list_files(root, depth=_DEPTH) if is_picture(file.path)]
     if not below:
         return
@@ -238,6 +237,78 @@ def _check_depth(root: str) -> None:
         raise InfeedError(what, where=root, do="use the folder that contains the class folders")
     what = f"the images have no classes: {first} is directly in the folder"
     raise InfeedError(what, where=root, do=_DO.format(root))
+
+
+def find_split_files(folder: str, kind: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Find the splits that files and folders in `folder` name, such as `train.csv` and `test.csv`, or `val/`.
+
+    A file or a pattern instead of a folder has no splits.
+
+    Returns:
+      The file pattern below the folder of each split, and the files and folders without a split. Both are empty unless
+      train and another split are named.
+
+    Raises:
+      InfeedError: no pattern matches exactly the files of a split.
+    """
+    if not files.is_folder(folder):
+        return {}, ()
+    at_top = [files.name(file.path) for file in files.glob(folder, "*") if kind_of_name(file.path) == kind]
+    inside = {name: _pattern_inside(folder, name, kind) for name in files.list_folders(folder)}
+    folders = [name for name, pattern in inside.items() if pattern and not files.is_hidden(name)]
+    found: dict[str, str] = {}
+    taken: list[str] = []
+    for split in NAMES:
+        if names := _likeliest(at_top, split):
+            found[split] = _pattern_of(names, at_top, folder)
+        elif names := _likeliest(folders, split)[:1]:
+            found[split] = inside[names[0]]
+        taken += names
+    if TRAIN not in found or len(found) == 1:
+        return {}, ()
+    return found, tuple(name for name in (*at_top, *folders) if name not in taken)
+
+
+def split_of(name: str) -> tuple[str, str] | None:
+    """Return (split, word) of a name that begins or ends with the word, for example `rides_test.csv`."""
+    words = [word for word in re.findall("[a-z]+", name.lower().partition(".")[0]) if word not in ("of", "part")]
+    for word in words[:1] + words[-1:]:
+        for split, known in NAMES.items():
+            if word in known:
+                return split, word
+    return None
+
+
+def _likeliest(names: Sequence[str], split: str) -> list[str]:
+    """Return the names of the split with the likeliest word."""
+    said = {name: found[1] for name in names if (found := split_of(name)) and found[0] == split}
+    word = next((word for word in NAMES[split] if word in said.values()), "")
+    return [name for name, its in said.items() if its == word]
+
+
+def _pattern_inside(folder: str, name: str, kind: str) -> str:
+    """Return a pattern of the files of this format in a folder, without a README. Empty if there are none."""
+    inside = [files.name(file.path) for file in files.glob(folder, f"{name}/*")]
+    of_kind = [one for one in inside if kind_of_name(one) == kind]
+    if not of_kind:
+        return ""
+    suffixes = {suffix for suffix in FORMATS[kind].suffixes if all(one.lower().endswith(suffix) for one in of_kind)}
+    suffix = max(suffixes, key=len, default="")
+    mixed = [one for one in inside if one.endswith(suffix)] != of_kind
+    return f"{name}/*" if mixed else f"{name}/*{suffix}"
+
+
+def _pattern_of(names: Sequence[str], every: Collection[str], folder: str) -> str:
+    """Return the only name, or a pattern that matches exactly these names."""
+    if len(names) == 1:
+        return names[0]
+    begin = re.split(r"[\W\d_]", names[0])[0]
+    for pattern in (re.sub(r"\d+", "*", names[0]), f"{begin}*"):
+        if set(fnmatch.filter(every, pattern)) == set(names):
+            return pattern
+    what = f"{names[0]} and {names[1]} belong to one split, but no pattern matches only the files of this split"
+    do = "put the files of each split into a separate folder, for example train/ and test/"
+    raise InfeedError(what, where=folder, do=do)
 
 
 # Real data sets of scikit-learn and SciPy, written in the form of a user's data.
@@ -277,7 +348,7 @@ def write_scipy_sentences(path: Path) -> None:
     """
     (scipy,) = importlib.import_module("scipy").__path__
     found: dict[str, str] = {}
-    for part in _PARTS_OF_SCIPY:
+    for part in ("linalg", "optimize", "signal", "sparse", "stats"):
         for module in sorted(Path(scipy, part).rglob("*.py")):
             for sentence in _sentences(module) if "tests" not in module.parts else ():
                 found.setdefault(sentence, part)
@@ -292,7 +363,7 @@ def _sentences(module: Path) -> Iterator[str]:
         text = _HEADING.split(ast.get_docstring(node) or "")[0]
         for paragraph in text.split("\n\n"):
             for sentence in _END.split(" ".join(paragraph.split())):
-                if sentence.endswith(".") and len(sentence.split()) in _WORDS_OF_A_SENTENCE:
+                if sentence.endswith(".") and 5 <= len(sentence.split()) <= 60:
                     yield sentence
 
 

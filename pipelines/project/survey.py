@@ -23,7 +23,7 @@ from infeed.components.dataset.row_filter import is_function, passes
 from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
 from infeed.components.example_gen.codes import Codes, note_on, note_on_words
 from infeed.components.example_gen.formats import default_settings
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, check_any_good
+from infeed.components.example_gen.inputs import BadRow, BadRows, check_any_good
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
@@ -43,8 +43,7 @@ from infeed.pipelines.project.number_columns import (
     remark,
 )
 from infeed.pipelines.project.repeats import find_repeated_pictures, find_repeats
-from infeed.pipelines.project.sources import find_layout, open_splits
-from infeed.pipelines.project.split_files import SplitFiles, find_split_files
+from infeed.pipelines.project.sources import find_layout, find_split_files, open_splits
 from infeed.pipelines.project.tables import Column, Table, check_named
 from infeed.pipelines.surveys import IMAGE_COLUMNS, LABEL_OF_PICTURES, ColumnSurvey, ImageSurvey, TableSurvey, Task
 
@@ -78,9 +77,11 @@ def survey_table(
     labels = (label,) if isinstance(label, str) else tuple(dict.fromkeys(label or ()))
     asked = dict(task) if isinstance(task, Mapping) else dict.fromkeys(labels, task) if task else {}
     # Files of a test set often have no label. They must not stop the run, and are read neither here nor in training.
-    by_name = find_split_files(path, source)
-    bare = _without_label(path, labels, source, settings, options, by_name) if labels else [EVAL, TEST]
-    patterns = by_name.without(bare).patterns
+    by_name, beside = find_split_files(path, source)
+    bare = [one for one in (EVAL, TEST) if one in by_name]
+    if labels:
+        bare = [one for one in bare if _lack_label(path, labels, source, settings, options, {one: by_name[one]})]
+    patterns = {split: pattern for split, pattern in by_name.items() if split not in bare}
     opened = partial(Table, path, source, options=_counting(options, labels), patterns=patterns)
     table = opened(settings)
     names = [column.name for column in table.columns]
@@ -152,8 +153,8 @@ def survey_table(
         not_read=table.left_out,
         patterns=patterns,
         rows_of=table.rows_of() if patterns else {},
-        unlabeled_files=tuple(by_name.patterns[split] for split in bare),
-        beside=by_name.beside,
+        unlabeled_files=tuple(by_name[split] for split in bare),
+        beside=beside,
     )
 
 
@@ -179,30 +180,23 @@ def _check_columns(
     schema.check_known(keep, names, f"{path}, keep", "column")
 
 
-def _without_label(
+def _lack_label(
     path: str,
     labels: Sequence[str],
     source: Source,
     settings: Mapping[str, Any],
     options: IngestOptions,
-    by_name: SplitFiles,
-) -> list[str]:
-    """Return the splits other than train whose files lack a label column, or have no label in it."""
-    if not by_name.patterns:
-        return []
+    pattern: Mapping[str, str],
+) -> bool:
+    """Return whether the files of a split lack a label column, or have no label in it."""
+
+    def lacks(found: pa.Schema) -> bool:
+        return any(name not in found.names or pa.types.is_null(found.field(name).type) for name in labels)
+
     settings = {**default_settings(path, source), **settings}
-    bare = []
-    for split in (name for name in (EVAL, TEST) if name in by_name.patterns):
-        opened = open_splits(path, source, settings, options, {split: by_name.patterns[split]}, sampled=True)
-        # A column may be empty in the sampled rows alone.
-        if _lacks(opened, labels) and (opened.reopen is None or _lacks(opened.reopen(None), labels)):
-            bare.append(split)
-    return bare
-
-
-def _lacks(opened: OpenedSource, labels: Sequence[str]) -> bool:
-    found = opened.schema
-    return any(name not in found.names or pa.types.is_null(found.field(name).type) for name in labels)
+    opened = open_splits(path, source, settings, options, pattern, sampled=True)
+    # A column may be empty in the sampled rows alone.
+    return lacks(opened.schema) and (opened.reopen is None or lacks(opened.reopen(None).schema))
 
 
 def with_label(options: IngestOptions, labels: Sequence[str], *others: str) -> IngestOptions:

@@ -48,7 +48,7 @@ from infeed.components.example_gen.settling import OtherKindsError, check_found,
 from infeed.components.example_gen.spills import strata_of_rows
 from infeed.components.transform.infer import SAMPLE
 from infeed.pipelines.config import Source
-from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
+from infeed.pipelines.project.number_columns import CellShapes, shapes_of
 from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, merge, to_bytes
 from infeed.pipelines.project.sources import files_of_table, open_splits, open_table
 

@@ -10,8 +10,7 @@ from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictor import model_folder
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.judging import eval_config, model_reports
-from infeed.pipelines.steps.folders import new_folder
-from infeed.pipelines.steps.push import BLESSED, NOT_BLESSED
+from infeed.pipelines.steps.folders import BLESSED, NOT_BLESSED, new_folder
 
 
 def evaluate(

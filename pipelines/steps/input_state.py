@@ -12,9 +12,8 @@ import argparse
 from collections.abc import Sequence
 
 from infeed.components.dataset import files
-from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.config import PipelineConfig, read_resolved
 from infeed.pipelines.console.exit_codes import errors
-from infeed.pipelines.project.resolved import read_resolved
 from infeed.pipelines.project.sources import of_span, open_data
 
 

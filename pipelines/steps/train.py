@@ -1,4 +1,4 @@
-"""Train a model by the config of a project."""
+"""Transform a dataset, and train a model, by the config of a project."""
 
 from __future__ import annotations
 
@@ -10,14 +10,39 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from infeed.components.base import user_code
+from infeed.components.base import limits, user_code
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
+from infeed.components.dataset.reading import split_names
+from infeed.components.engine.choice import ChosenMap
 from infeed.components.evaluation.predictor import model_folder
 from infeed.components.seams import keras as keras_seam
+from infeed.components.statistics.inference import infer_schema
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY
 from infeed.components.trainer.run_fn import run_fn
+from infeed.components.transform import plain
 from infeed.pipelines.config import EVAL, TRAIN, PipelineConfig
-from infeed.pipelines.steps.folders import new_folder
+from infeed.pipelines.steps.folders import check_new, new_folder
+
+
+def transform(config: PipelineConfig, dataset: str, output: str, rows: str | None, overwrite: bool) -> None:
+    """Write the transform graph to `output`, and the transformed rows to `rows`, if given.
+
+    Raises InfeedError if the dataset has no split train, or does not fit the features.
+    """
+    splits = split_names(dataset)
+    if TRAIN not in splits:
+        raise InfeedError(f"there is no split {TRAIN!r}", where=dataset, do="ingest the data of the project again")
+    if rows:
+        check_new(rows, overwrite)
+    schema = infer_schema(dataset, splits, ChosenMap("reads", limits.STATISTICS_BYTES))
+    function = config.preprocessing_fn and user_code.load(config.preprocessing_fn, "preprocessing_fn")
+    with user_code.translate_errors(), new_folder(output, overwrite) as graph:
+        if not rows:
+            plain.transform(dataset, schema, config.features, function or None, graph)
+            return
+        with new_folder(rows, overwrite) as transformed:
+            plain.transform(dataset, schema, config.features, function or None, graph, transformed)
 
 
 @dataclass(frozen=True)

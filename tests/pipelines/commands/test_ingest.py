@@ -21,8 +21,7 @@ from infeed.components.dataset.spans import Spans
 from infeed.components.kubeflow.message import pack
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.cli import main
-from infeed.pipelines.config import Blessing
-from infeed.pipelines.project.resolved import LabelFacts, Resolved
+from infeed.pipelines.config import Blessing, LabelFacts, Resolved
 
 pytestmark = pytest.mark.slow
 

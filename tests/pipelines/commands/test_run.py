@@ -17,8 +17,7 @@ from infeed.pipelines.cli import main
 from infeed.pipelines.commands import run
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
-from infeed.pipelines.local.history import only_process
-from infeed.pipelines.local.outcome import RunOutcome
+from infeed.pipelines.local.outcome import RunOutcome, only_process
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 

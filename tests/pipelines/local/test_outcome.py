@@ -9,7 +9,7 @@ import pytest
 
 from infeed.components.evaluation.model_report.scores import Scores
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.local.scores import reasons
+from infeed.pipelines.local.outcome import reasons
 
 pytestmark = pytest.mark.tfx
 

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infeed.pipelines.project.cell_shapes import shapes_of
-from infeed.pipelines.project.number_columns import NumberColumn, number_columns, read_as, remark
+from infeed.pipelines.project.number_columns import NumberColumn, number_columns, read_as, remark, shapes_of
 
 PRICES = ["3,356.21", "12.50", "1,000,000.00", "-7.25"]
 

@@ -10,9 +10,9 @@ from PIL import Image
 
 from infeed.components import DecodeImage, InfeedError, Label, Vocabulary, ZScore
 from infeed.components.kubeflow.message import pack
+from infeed.pipelines.config import Resolved, read_resolved
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
-from infeed.pipelines.project.resolved import Resolved, read_resolved
 
 MODEL = "def build_model(spec):\n    raise NotImplementedError\n"
 CONFIG = """

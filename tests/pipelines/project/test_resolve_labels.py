@@ -11,10 +11,9 @@ import pytest
 
 from infeed.components import InfeedError, Label, ZScore
 from infeed.components.trainer.options import Output
-from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.config import PipelineConfig, Resolved, read_resolved
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
-from infeed.pipelines.project.resolved import Resolved, read_resolved
 from infeed.pipelines.surveys import TableSurvey
 
 CONFIG = """

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from infeed.components.kubeflow.message import pack
+from infeed.pipelines.config import Resolved
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
-from infeed.pipelines.project.resolved import Resolved
 from infeed.pipelines.steps.input_state import main
 
 CONFIG = """

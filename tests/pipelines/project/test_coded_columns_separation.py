@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.pipelines.project.separation import CrossTable, gains, smooth
+from infeed.pipelines.project.coded_columns import CrossTable, gains, smooth
 
 TENS = np.repeat([0, 1], 10)  # a label of two classes, ten rows each
 

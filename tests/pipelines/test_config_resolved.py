@@ -9,12 +9,11 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.message import pack
-from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.config import PipelineConfig, Resolved, read_resolved
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
-from infeed.pipelines.project.resolved import Resolved, read_resolved
 
-PROJECT = Path(__file__).parents[1] / "golden" / "project"
+PROJECT = Path(__file__).parent / "golden" / "project"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
+from infeed.pipelines.project.number_columns import CellShapes, shapes_of
 
 
 def shapes(cells: list[str | None]) -> CellShapes:

@@ -13,7 +13,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
-from infeed.pipelines.project.split_files import find_split_files, split_of
+from infeed.pipelines.project.sources import find_split_files, split_of
 
 
 def table(path: Path, rows: int, *, label: bool = True) -> None:
@@ -69,7 +69,7 @@ def test_the_first_or_the_last_word_of_a_name_says_the_split(name: str, split: s
 def test_files_and_folders_are_told_by_their_names(tmp_path: Path, names: list[str], patterns: dict[str, str]) -> None:
     for name in names:
         table(tmp_path / name, 1)
-    assert find_split_files(str(tmp_path), "csv").patterns == patterns
+    assert find_split_files(str(tmp_path), "csv")[0] == patterns
 
 
 def test_what_no_pattern_tells_apart_is_an_error(tmp_path: Path) -> None:

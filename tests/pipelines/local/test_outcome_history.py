@@ -14,7 +14,7 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.model_report.options import JSON
 from infeed.components.evaluation.model_report.scores import Scores
-from infeed.pipelines.local.history import find_roots, only_process, read_runs
+from infeed.pipelines.local.outcome import find_roots, only_process, read_runs
 
 SCORES = Scores("test", 33, {"accuracy": 0.9}, {"accuracy": (0.85, 0.95)})
 RunMaker = Callable[..., None]

@@ -11,7 +11,7 @@ import pytest
 from infeed.components.evaluation.model_report.options import JSON
 from infeed.components.evaluation.model_report.scores import Guess, Scores
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.local.scores import read_scores, reasons
+from infeed.pipelines.local.outcome import read_scores, reasons
 
 SCORES = Scores(
     "test", 33, {"accuracy": 0.9}, {"accuracy": (0.8, 0.95)}, {"accuracy": Guess(0.6, "always 'no'")}, groups=12

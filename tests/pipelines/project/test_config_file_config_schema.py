@@ -9,8 +9,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import infeed
-from infeed.pipelines.project.config_file import TEMPLATES, read_yaml
-from infeed.pipelines.project.config_schema import config_schema
+from infeed.pipelines.project.config_file import TEMPLATES, config_schema, read_yaml
 
 TEMPLATE_FOLDER = Path(infeed.__file__).parent / "templates"
 SCHEMA = json.loads(config_schema())

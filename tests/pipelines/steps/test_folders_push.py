@@ -8,7 +8,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.pipelines.steps.push import is_blessed, push
+from infeed.pipelines.steps.folders import is_blessed, push
 
 
 @pytest.fixture
