@@ -32,7 +32,7 @@ from infeed.components.dataset.ranges import ShardRange, record_ranges
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.engine.choice import Cluster, choose, counting
 from infeed.components.engine.engine import Engine
-from infeed.components.evaluation.batches import BYTES
+from infeed.components.evaluation.batches import BYTES, SliceKey
 from infeed.components.evaluation.measuring import (
     Evaluation,
     check_classes,
@@ -49,9 +49,7 @@ from infeed.components.evaluation.model_report.page import MetricLine, ModelPage
 from infeed.components.evaluation.model_report.scores import read_scores, unproven
 from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
-from infeed.components.evaluation.predictions.raw_columns import check_dataset
-from infeed.components.evaluation.predictor import model_work
-from infeed.components.evaluation.slices import SliceKey
+from infeed.components.evaluation.predictor import check_dataset, model_work
 from infeed.components.seams import tfma as tfma_seam
 
 EVAL_CONFIG = "eval_config"

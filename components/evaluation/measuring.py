@@ -21,13 +21,12 @@ from infeed.components.base.schema import check_known
 from infeed.components.base.units import counted
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.engine.engine import Engine, WithSetUp
-from infeed.components.evaluation.batches import Batch, batches_of
+from infeed.components.evaluation.batches import Batch, SliceKey, SliceSpec, batches_of, slice_rows
 from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
 from infeed.components.evaluation.model_report.collected import Collected
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.models import EvaluatedModel, ModelAnswer, feature_values
 from infeed.components.evaluation.pairs import Array, Observed, is_unknown, unknown_class, with_all_classes
-from infeed.components.evaluation.slices import SliceKey, SliceSpec, slice_rows
 
 _SLICES = "eval_config.slicing_specs"
 _DO = "compare with a model that has the same label, or leave out baseline_model"

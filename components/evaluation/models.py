@@ -14,10 +14,9 @@ from tensorflow_model_analysis.utils import model_util
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.example_types import item_counts
-from infeed.components.evaluation.batches import Batch, flat_values
+from infeed.components.evaluation.batches import Batch, Values, flat_values
 from infeed.components.evaluation.pairs import Array, BeyondError, Observed
 from infeed.components.evaluation.predictor import OutputRowsError, Predictor, RefusedBatchError, Signature, of_output
-from infeed.components.evaluation.slices import Values
 
 # Default name of features if the eval config has none. As in TFMA, it is optional.
 _PREPROCESSING = ("transformed_features", "transformed_labels")

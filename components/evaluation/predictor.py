@@ -1,15 +1,18 @@
 """SavedModel of any exporter, loaded once. Its signatures are called with whole batches.
 
-A signature takes serialized tf.Examples or separate features. `features_of` converts a batch to either.
+A signature takes serialized tf.Examples or separate features. `features_of` converts a batch to either. `RawColumns`
+describes the training data of a model that infeed's Trainer exported, readable without TensorFlow.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,20 +21,19 @@ import pyarrow as pa
 
 from infeed.components.base import limits
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset import files
+from infeed.components.dataset import files, names
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.example_types import item_counts
+from infeed.components.dataset.manifest import ColumnType, Manifest
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.engine.choice import Work
 from infeed.components.evaluation.batches import Batch, KnownColumn, flat_values
 
 Arrays = dict[str, npt.NDArray[Any]]
 _FILE = "saved_model.pb"
-_SERVING = "serving"  # folder of pushed versions in a run's folder
 # Packages with operations that TFX's BulkInferrer imports.
 _OPERATIONS = ("tensorflow_text", "tensorflow_decision_forests", "struct2tensor")
 _UNKNOWN_OPERATION = "Op type not registered"
-_DO_KNOW = "install what brings the operation; of tensorflow-text: pip install 'tfx-infeed[text]'"
 _DO = "ask a signature that takes serialized tf.Examples, or write the examples as the model takes them"
 
 
@@ -72,10 +74,18 @@ class Signature:
             tensors = {
                 self.arguments[name]: tf.constant(given, self.inputs[name].dtype) for name, given in features.items()
             }
-            found = {name: _padded(tensor).numpy() for name, tensor in self.function(**tensors).items()}
+            found = dict[str, npt.NDArray[Any]]()
+            for name, tensor in self.function(**tensors).items():
+                dense = tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor
+                found[name] = (dense.to_tensor() if isinstance(dense, tf.RaggedTensor) else dense).numpy()
         except (tf.errors.OpError, ValueError, TypeError) as error:
             do = "pass the inputs that the signature declares"
-            raise RefusedBatchError(_in_words(error), where=f"{self.where}, signature {self.name!r}", do=do) from error
+            # The first line of TensorFlow's message, without the part about its graph.
+            lines = [line for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
+            of_graph = ("Graph execution error", "Detected at node", "  ", "<stack")
+            told = next((line for line in lines if not line.startswith(of_graph)), "no reason given")
+            what = told.rpartition("}} ")[2].partition(" [Op:")[0]
+            raise RefusedBatchError(what, where=f"{self.where}, signature {self.name!r}", do=do) from error
         for name, array in found.items():
             self._check_rows(name, array.shape, rows)
         return found
@@ -124,7 +134,8 @@ class Predictor:
             return cls(folder, _load(folder, tags))
         except Exception as error:  # TensorFlow may raise anything for a damaged model
             first = str(error).strip().partition("\n")[0].partition(". Make sure")[0] or repr(error)
-            do = _DO_KNOW if _UNKNOWN_OPERATION in first else "export it again"
+            do = "install what brings the operation; of tensorflow-text: pip install 'tfx-infeed[text]'"
+            do = do if _UNKNOWN_OPERATION in first else "export it again"
             raise InfeedError(f"{called} cannot be loaded: {first}", where=folder, do=do) from error
 
     def signature(self, name: str, do: str = "use another signature") -> Signature:
@@ -173,7 +184,12 @@ class RawSignature:
     def __call__(self, cells: Mapping[str, Any]) -> Arrays:
         """Call the raw signature. Rows with missing integers or lists, which it cannot take, go through tf.Examples."""
         count = len(next(iter(cells.values())))
-        odd = {place for name, column in cells.items() for place, cell in enumerate(column) if self._is_odd(name, cell)}
+        odd = {
+            place
+            for name, column in cells.items()
+            for place, cell in enumerate(column)
+            if cell is None or (isinstance(cell, list) and self.raw.inputs[name].shape.rank == 1)
+        }
         if not odd:
             return self.raw(cells)
         if len(odd) == count:
@@ -183,20 +199,17 @@ class RawSignature:
         back = np.argsort(order)
         return {name: np.concatenate([usual[name], others[name]])[back] for name in usual}
 
-    def _is_odd(self, name: str, cell: Any) -> bool:
-        return cell is None or (isinstance(cell, list) and self.raw.inputs[name].shape.rank == 1)
-
     def _by_example(self, cells: Mapping[str, Any]) -> Arrays:
         """Call the signature of tf.Examples. A missing value is a missing feature."""
-        known = {name: [_as_list(cell) for cell in column] for name, column in cells.items()}
+
+        def as_list(cell: Any) -> list[Any] | None:
+            if isinstance(cell, list):
+                return cell
+            return None if cell is None or cell == "" or cell != cell else [cell]  # NaN differs from itself
+
+        known = {name: [as_list(cell) for cell in column] for name, column in cells.items()}
         [argument] = self.examples.inputs
         return self.examples({argument: encode_examples(pa.RecordBatch.from_pydict(known)).to_pylist()})
-
-
-def _as_list(cell: Any) -> list[Any] | None:
-    if isinstance(cell, list):
-        return cell
-    return None if cell is None or cell == "" or cell != cell else [cell]  # NaN differs from itself
 
 
 def of_output(outputs: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -233,7 +246,7 @@ def model_folder(path: str) -> str:
     """
     if files.exists(files.join(path, _FILE)):
         return path
-    for folder in (*_versions(path), *_versions(files.join(path, _SERVING))):
+    for folder in (*_versions(path), *_versions(files.join(path, "serving"))):  # a run pushes to `serving`
         if files.exists(files.join(folder, _FILE)):
             return folder
     do = "use the folder of a run whose model was blessed, or the model in the last lines of the run"
@@ -259,23 +272,6 @@ def _load(folder: str, tags: Sequence[str]) -> Any:
             with suppress(ImportError, tf.errors.NotFoundError):
                 importlib.import_module(name)
         return tf.saved_model.load(folder, tags=list(tags) or None)
-
-
-def _padded(tensor: Any) -> Any:
-    import tensorflow as tf
-
-    if isinstance(tensor, tf.SparseTensor):
-        return tf.sparse.to_dense(tensor)
-    return tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor
-
-
-def _in_words(error: Exception) -> str:
-    """Return the first line of TensorFlow's message, without the part about its graph."""
-    lines = [line for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
-    told = (
-        line for line in lines if not line.startswith(("Graph execution error", "Detected at node", "  ", "<stack"))
-    )
-    return next(told, "no reason given").rpartition("}} ")[2].partition(" [Op:")[0]
 
 
 def check_inputs(signature: Signature, known: Mapping[str, KnownColumn], where: str) -> None:
@@ -318,7 +314,12 @@ def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
     empty, kind = (b"", object) if spec.dtype.name == "string" else (0, spec.dtype.as_numpy_dtype)
     dense = np.full((len(counts), size), math.nan if spec.dtype.is_floating else empty, kind)
     dense[wanted] = flat_values(column).reshape(-1, size) if size else 0
-    return dense.reshape(len(counts), *_filled(dims, size))
+    # The first unknown dimension is inferred from the size, and further ones are 1.
+    unknown, left = size // math.prod(dim for dim in dims if dim), list[int]()
+    for dim in dims:
+        left.append(unknown if dim is None else dim)
+        unknown = unknown if dim is not None else 1
+    return dense.reshape(len(counts), *left)
 
 
 def _has_missing(spec: Any) -> bool:
@@ -330,11 +331,64 @@ def _no_missing(spec: Any) -> str:
     return f"{spec.dtype.name} has no value that means missing"
 
 
-def _filled(dims: Iterable[int | None], size: int) -> list[int]:
-    """Return the dimensions. The first unknown one is inferred from the size, and further ones are 1."""
-    filled, left = list[int](), size
-    known = math.prod(dim for dim in dims if dim)
-    for dim in dims:
-        filled.append(dim if dim is not None else left // known)
-        left = left if dim is not None else known
-    return filled
+@dataclass(frozen=True)
+class RawColumns:
+    """Columns of the training data that a model reads, and the options with which their files were read."""
+
+    columns: tuple[str, ...]  # columns of a prediction
+    source_options: Mapping[str, Mapping[str, Any]]  # options of the training files, by format
+    types: Mapping[str, ColumnType] = field(default_factory=dict)  # types of all columns that an evaluation parses
+    outputs: Mapping[str, str] = field(default_factory=dict)  # output -> task. The only output has the name ""
+    dates: Mapping[str, Sequence[str]] = field(default_factory=dict)  # formats of the dates in text columns
+    truths: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # words for false and true in text columns
+
+    @classmethod
+    def of(cls, folder: str) -> RawColumns | None:
+        """Return the columns of the model in a folder. None if another exporter wrote it."""
+        path = files.join(folder, names.RAW_COLUMNS)
+        if not files.exists(path):
+            return None
+        described = json.loads(files.read_bytes(path))
+        optional = {name: described.get(name, {}) for name in ("types", "outputs", "dates")}
+        # The words for false and true of each column whose vocabulary spells them in another case than JSON.
+        truths = dict[str, tuple[str, str]]()
+        for file in files.list_files(files.join(folder, "assets")):
+            words = {*files.read_bytes(file.path).splitlines()} if file.size <= 1024 else set[bytes]()
+            for pair in (("False", "True"), ("FALSE", "TRUE")):
+                if not {b"false", b"true"} & words and {truth.encode() for truth in pair} & words:
+                    truths[files.relative(file.path, files.join(folder, "assets"))] = pair
+        return cls(tuple(described["columns"]), described["source_options"], **optional, truths=truths)
+
+    def check_dataset(self, root: str, *, is_baseline: bool = False) -> None:
+        """Raise InfeedError if a column of an ingested dataset has another type than in training."""
+        if not files.exists(files.join(root, names.MANIFEST)):
+            return
+        manifest = Manifest.read(root)
+        found = {one.name: one.type for one in manifest.schema}
+        wrong = {name: kind for name, kind in self.types.items() if found.get(name, kind) != kind}
+        if wrong:
+            name, *others = wrong
+            more = f"; types also differ in {', '.join(map(repr, others))}" if others else ""
+            called = "the baseline model" if is_baseline else "the model"
+            other = "; pipelines for other data need another root (--root)" if is_baseline else ""
+            what = f"column {name!r} is {found[name]}, but {called} reads {wrong[name]}{more}"
+            raise InfeedError(what, where=root, do=self._remedy(manifest.source.kind, wrong) + other)
+
+    def _remedy(self, kind: str, wrong: Mapping[str, ColumnType]) -> str:
+        if kind != "csv":
+            columns = ", ".join(f"{name} as {one}" for name, one in wrong.items())
+            return f"write {columns} in the source files, and ingest them again"
+        trained = self.source_options.get(kind, {})
+        options = {**trained, "types": {**trained.get("types", {}), **wrong}}
+        texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in options.items()}
+        flags = " ".join(f"--set {shlex.quote(f'{name}={text}')}" for name, text in texts.items())
+        return f"read the source files as in training: infeed ingest SOURCE DATASET {flags}"
+
+
+UNKNOWN = RawColumns((), {})  # of a model that another exporter wrote
+
+
+def check_dataset(model: str, root: str, *, is_baseline: bool = False) -> None:
+    """If infeed's Trainer exported the model, check the dataset at `root` as `RawColumns.check_dataset` does."""
+    if known := RawColumns.of(model):
+        known.check_dataset(root, is_baseline=is_baseline)

@@ -17,8 +17,7 @@ import click
 from infeed.components.base.units import counted
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.evaluation.model_report.options import HTML
-from infeed.components.evaluation.predictions.raw_columns import check_dataset
-from infeed.components.evaluation.predictor import model_folder
+from infeed.components.evaluation.predictor import check_dataset, model_folder
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.commands.run_summary import blessing_lines, other_lines, score_lines

@@ -20,7 +20,7 @@ import pyarrow as pa
 from infeed.components.dataset import example_types
 from infeed.components.dataset.time_formats import ISO
 from infeed.components.dataset.times import parse
-from infeed.components.evaluation.predictions.raw_columns import UNKNOWN, RawColumns
+from infeed.components.evaluation.predictor import UNKNOWN, RawColumns
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.json_lines import finite
 from infeed.components.example_gen.sources.json_rows import JsonNumber

@@ -13,8 +13,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.options import MAX_ROW_MB
 from infeed.components.evaluation.batches import batches_of, input_shards, known_columns
-from infeed.components.evaluation.predictions.raw_columns import UNKNOWN, RawColumns
-from infeed.components.evaluation.predictor import Signature, check_inputs, features_of
+from infeed.components.evaluation.predictor import UNKNOWN, RawColumns, Signature, check_inputs, features_of
 from infeed.components.example_gen.formats import kind_of_name
 from infeed.components.example_gen.inputs import is_companion
 from infeed.components.example_gen.sources.file_kinds import check_no_table

@@ -15,8 +15,7 @@ from infeed.components.dataset import schemas
 from infeed.components.dataset.manifest import Manifest, Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
-from infeed.components.evaluation.predictions.raw_columns import UNKNOWN, RawColumns
-from infeed.components.evaluation.predictor import Predictor, RawSignature, model_folder
+from infeed.components.evaluation.predictor import UNKNOWN, Predictor, RawColumns, RawSignature, model_folder
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task
 from infeed.pipelines.config import PipelineConfig

@@ -11,8 +11,16 @@ from typing import Any
 from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
-from infeed.components.evaluation.predictions.raw_columns import UNKNOWN, RawColumns
-from infeed.components.evaluation.predictor import Arrays, Predictor, RawSignature, Signature, model_folder, part
+from infeed.components.evaluation.predictor import (
+    UNKNOWN,
+    Arrays,
+    Predictor,
+    RawColumns,
+    RawSignature,
+    Signature,
+    model_folder,
+    part,
+)
 from infeed.pipelines.predict.inputs import (
     IMAGE,
     Batch,

@@ -1,4 +1,4 @@
-"""Data for the report, collected batch by batch in bounded memory: sums, the worst rows, and a sample.
+"""Data for the report, collected batch by batch in bounded memory: sums, curves, the worst rows, and a sample.
 
 Partial results merge in file order, like those of the metrics. The sample and the worst rows depend only on the rows,
 so all engines keep the same rows.
@@ -6,8 +6,9 @@ so all engines keep the same rows.
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +18,8 @@ import numpy.typing as npt
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.value_counts import hashed
 from infeed.components.evaluation.batches import Batch
-from infeed.components.evaluation.model_report.clusters import ClusterSums, groups_of
+from infeed.components.evaluation.model_report.clusters import ClusterSums, groups_of, terms_of
 from infeed.components.evaluation.model_report.options import ModelReport
-from infeed.components.evaluation.model_report.sets import terms_of
 from infeed.components.evaluation.pairs import Array, Observed
 
 WORST = 20
@@ -59,7 +59,9 @@ class Scored:
             do = "select the output with probabilities, or use task='regression'"
             raise InfeedError(what, where="model_report.task, eval_config.model_specs.prediction_key", do=do)
         if report.task == "multilabel":
-            return cls._of_sets(labels > 0.5, scores, report.threshold)
+            is_class = labels > 0.5
+            losses = -np.log(np.clip(np.where(is_class, scores, 1 - scores), _LEAST, 1)).mean(axis=1)
+            return cls(is_class, scores, scores > report.threshold, np.where(np.isnan(losses), np.inf, losses))
         if scores.shape[1] == 1:
             scores = np.concatenate([1 - scores, scores], axis=1)
         numbers = labels.argmax(axis=1) if labels.shape[1] > 1 else labels[:, 0].astype(np.int64)
@@ -70,12 +72,6 @@ class Scored:
         own = np.where(known, scores[np.arange(len(scores)), np.where(known, numbers, 0)], 0.0)
         losses = np.where(np.isnan(own), np.inf, -np.log(np.clip(own, _LEAST, 1)))
         return cls(np.where(known, numbers, -1), scores, predicted, losses)
-
-    @classmethod
-    def _of_sets(cls, labels: Array, scores: Array, threshold: float) -> Scored:
-        own = np.where(labels, scores, 1 - scores)
-        losses = -np.log(np.clip(own, _LEAST, 1)).mean(axis=1)
-        return cls(labels, scores, scores > threshold, np.where(np.isnan(losses), np.inf, losses))
 
     @property
     def is_right(self) -> npt.NDArray[np.bool_]:
@@ -98,7 +94,7 @@ class Sums:
     # float64 [BINS, 3] by confidence: rows, sum of confidences, number of correct rows. Of sets, each class of each row
     bins: Any = 0.0
     errors: Any = 0.0  # float64 [3], for a regression: sums of the error, its absolute value and its square
-    sets: Any = 0  # int64 [3 x classes], for sets: sums of `sets.terms_of`
+    sets: Any = 0  # int64 [3 x classes], for sets: sums of `clusters.terms_of`
     exact: int = 0  # rows whose whole set is right
 
     def __add__(self, other: Sums) -> Sums:
@@ -114,27 +110,24 @@ class Sums:
             errors = good.predicted - good.labels
             found.errors = np.array([errors.sum(), np.abs(errors).sum(), np.square(errors).sum()])
             return found
-        classes = rows.scores.shape[1]
+        classes, are_sets = rows.scores.shape[1], report.task == "multilabel"
         shown = curve_classes(classes, report)
         found.bins = _bins(good, report)
-        if report.task == "multilabel":
-            return found._with_sets(good, shown)
-        if classes <= MATRIX_CLASSES:
-            cells = np.where(good.labels < 0, classes, good.labels) * classes + good.predicted
-            found.matrix = np.bincount(cells, minlength=(classes + 1) * classes).reshape(classes + 1, classes)
-        found.buckets = _curve_buckets({one: good.labels == one for one in shown}, good)
-        return found
-
-    def _with_sets(self, good: Scored, shown: Sequence[int]) -> Sums:
-        self.sets = terms_of(good.labels, good.predicted).sum(axis=0)
-        self.exact = int(good.is_right.sum())
-        if good.scores.shape[1] <= MATRIX_CLASSES:
+        found.buckets = _buckets({one: good.labels[:, one] if are_sets else good.labels == one for one in shown}, good)
+        if are_sets:
+            found.sets = terms_of(good.labels, good.predicted).sum(axis=0)
+            found.exact = int(good.is_right.sum())
+        if classes > MATRIX_CLASSES:
+            return found
+        if are_sets:
             missed, added = good.labels & ~good.predicted, good.predicted & ~good.labels
             # Few rows have both, and float64 has a fast product of matrices.
             some = missed.any(axis=1) & added.any(axis=1)
-            self.matrix = (missed[some].T.astype(np.float64) @ added[some]).astype(np.int64)
-        self.buckets = _curve_buckets({one: good.labels[:, one] for one in shown}, good)
-        return self
+            found.matrix = (missed[some].T.astype(np.float64) @ added[some]).astype(np.int64)
+        else:
+            cells = np.where(good.labels < 0, classes, good.labels) * classes + good.predicted
+            found.matrix = np.bincount(cells, minlength=(classes + 1) * classes).reshape(classes + 1, classes)
+        return found
 
 
 def curve_classes(classes: int, report: ModelReport) -> list[int]:
@@ -144,16 +137,16 @@ def curve_classes(classes: int, report: ModelReport) -> list[int]:
     return [one for one in report.shown_classes or range(classes) if one < classes][:CURVES]
 
 
-def _curve_buckets(is_class: Mapping[int, Array], rows: Scored) -> Array:
-    found = [_buckets(rows.scores[:, one], labels) for one, labels in is_class.items()]
-    return np.stack(found) if found else np.zeros((0, BUCKETS, 2), np.int64)  # a baseline may know none of them
-
-
-def _buckets(scores: Array, is_class: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        logits = np.log(scores) - np.log1p(-np.minimum(scores, 1))
-    places = np.clip((logits + LOGITS) / LOGIT_STEP, 0, BUCKETS - 1).astype(np.int64)
-    return np.bincount(2 * places + is_class, minlength=2 * BUCKETS).reshape(BUCKETS, 2)
+def _buckets(is_class: Mapping[int, Array], rows: Scored) -> Array:
+    """Return the buckets of some classes, given the rows of each, bool [rows]. A baseline may know no class."""
+    found = np.zeros((len(is_class), BUCKETS, 2), np.int64)
+    for number, (one, labels) in enumerate(is_class.items()):
+        scores = rows.scores[:, one]
+        with np.errstate(divide="ignore"):
+            logits = np.log(scores) - np.log1p(-np.minimum(scores, 1))
+        places = np.clip((logits + LOGITS) / LOGIT_STEP, 0, BUCKETS - 1).astype(np.int64)
+        found[number] = np.bincount(2 * places + labels, minlength=2 * BUCKETS).reshape(BUCKETS, 2)
+    return found
 
 
 def _bins(rows: Scored, report: ModelReport) -> Array:
@@ -227,9 +220,7 @@ class Collected:
     worst: Kept | None = None  # rows with the largest losses of the model
     # Groups of rows for the model's intervals. Empty without `split_by`, except for sets of classes.
     clusters: ClusterSums = field(default_factory=ClusterSums)
-    sample: Kept | None = (
-        None  # rows sampled by a hash of shard and record number, the same in every evaluation of these files
-    )
+    sample: Kept | None = None  # rows sampled by a hash of shard and record number, the same in every evaluation
 
     def add(self, batch: Batch, observed: Mapping[str, Observed], report: ModelReport) -> None:
         """Add a batch. The first model in `observed` is the candidate."""
@@ -240,9 +231,17 @@ class Collected:
         if others and report.task != "regression":
             cells = 2 * mine.is_right + others[0].is_right
             self.both = self.both + np.bincount(cells, minlength=4).reshape(2, 2)
-        hashes = _hashes(batch.path, batch.start, len(batch.records))
-        if (groups := _groups(batch, hashes, report)) is not None:
-            self.clusters.add(groups, mine, report, next(iter(observed.values())).weights)
+        # A number from 0 to 1 for each record, by its number and the split and file name. It samples rows the same
+        # wherever the dataset lies.
+        name, places = "/".join(batch.path.rsplit("/", 2)[-2:]), np.arange(len(batch.records), dtype=np.uint64)
+        of_shard = np.uint64(zlib.crc32(name.encode())) << np.uint64(32)
+        hashed_places = hashed((places + np.uint64(batch.start) + of_shard).view(np.int64))
+        hashes = (hashed_places >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+        weights = next(iter(observed.values())).weights
+        if report.split_by:
+            self.clusters.add(groups_of(batch.columns, report.split_by, len(batch.records)), mine, report, weights)
+        elif report.task == "multilabel":  # each row is a group, because the classes of a row are correlated
+            self.clusters.add((hashes * (1 << 53)).astype(np.int64), mine, report, weights)
         worst = Kept.of(batch, mine, np.stack([-mine.losses, hashes], -1), WORST, self.worst)
         sample = Kept.of(batch, mine, np.stack([hashes, hashes], -1), SAMPLE, self.sample)
         self._keep(worst, sample)
@@ -263,21 +262,59 @@ class Collected:
         self.sample = (empty if self.sample is None else self.sample).merge(sample, SAMPLE, SAMPLE_BYTES)
 
 
-def _groups(batch: Batch, hashes: Array, report: ModelReport) -> Array | None:
-    """Return the group of each row, for intervals that resample groups: those of `split_by`, or each row of sets."""
-    if report.split_by:
-        return groups_of(batch.columns, report.split_by, len(batch.records))
-    return (hashes * (1 << 53)).astype(np.int64) if report.task == "multilabel" else None
-
-
-def _hashes(path: str, start: int, rows: int) -> Array:
-    """Return a number from 0 to 1 for each record, by a hash of the shard name and the record number."""
-    name = "/".join(path.rsplit("/", 2)[-2:])  # split and file name, independent of the dataset's location
-    of_shard = np.uint64(zlib.crc32(name.encode())) << np.uint64(32)
-    found = hashed((np.arange(start, start + rows, dtype=np.uint64) + of_shard).view(np.int64))
-    return (found >> np.uint64(11)).astype(np.float64) / float(1 << 53)
-
-
 def losses_of(labels: Array, scores: Array, report: ModelReport) -> Scored:
     """Return rows with their losses, from stored labels and scores."""
     return Scored.of(Observed(len(labels), labels.reshape(len(labels), -1), scores, None), report)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Curve of one class against all others, as the threshold falls from 1 to 0."""
+
+    thresholds: Array  # minimum probabilities that count as the class, descending
+    found: Array  # share of the class above the threshold: recall, the true positive rate
+    alarms: Array  # share of the other rows above the threshold: the false positive rate
+    precision: Array  # share of the class among the rows above the threshold
+    positives: int  # rows
+    negatives: int
+
+    @classmethod
+    def of(cls, buckets: Array) -> Curve | None:
+        """Return the curve of a class from `Sums.buckets`. None if all rows, or no rows, are of the class."""
+        filled = np.flatnonzero(buckets.sum(axis=1))[::-1]
+        negatives, positives = buckets[filled].cumsum(axis=0).T
+        if not len(filled) or not positives[-1] or not negatives[-1]:
+            return None
+        thresholds = 1 / (1 + np.exp(LOGITS - filled * LOGIT_STEP))
+        found, alarms = positives / positives[-1], negatives / negatives[-1]
+        precision = positives / (positives + negatives)
+        return cls(thresholds, found, alarms, precision, int(positives[-1]), int(negatives[-1]))
+
+    @property
+    def auc(self) -> float:
+        """Return the area under the ROC curve, by the trapezoidal rule."""
+        alarms, found = np.append(0, self.alarms), np.append(0, self.found)
+        return float(np.sum(np.diff(alarms) * (found[1:] + found[:-1]) / 2))
+
+    @property
+    def average_precision(self) -> float:
+        """Return the average precision: precisions weighted by the rise of the recall, as in scikit-learn."""
+        return float(np.sum(np.diff(np.append(0, self.found)) * self.precision))
+
+    def at(self, threshold: float) -> tuple[float, float, float]:
+        """Return recall, false positive rate and precision at a threshold."""
+        # The edge of a bucket and the threshold may differ by rounding.
+        above = int(np.sum(self.thresholds >= threshold - 1e-9))
+        if not above:
+            return 0.0, 0.0, math.nan
+        last = above - 1
+        return float(self.found[last]), float(self.alarms[last]), float(self.precision[last])
+
+
+def calibration_error(bins: Array) -> float:
+    """Return the expected calibration error: the mean gap between confidence and accuracy, weighted by bin size.
+
+    Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks, ICML, equation 3.
+    """
+    rows, sure, right = bins.T
+    return float(np.abs(sure - right).sum() / max(1.0, rows.sum()))

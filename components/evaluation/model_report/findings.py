@@ -13,10 +13,24 @@ import pyarrow as pa
 
 from infeed.components.base.units import percent, significant
 from infeed.components.dataset.decode_columns import decode_columns
-from infeed.components.evaluation.model_report.collected import Collected, Kept, Scored, Sums, curve_classes, losses_of
-from infeed.components.evaluation.model_report.curves import Curve
-from infeed.components.evaluation.model_report.groups import WorstGroups, shown, worst_groups
-from infeed.components.evaluation.model_report.importance import MOST_COLUMNS, Importance, importances, rows_for
+from infeed.components.evaluation.model_report.collected import (
+    Collected,
+    Curve,
+    Kept,
+    Scored,
+    Sums,
+    curve_classes,
+    losses_of,
+)
+from infeed.components.evaluation.model_report.importance import (
+    MOST_COLUMNS,
+    Importance,
+    WorstGroups,
+    importances,
+    rows_for,
+    shown,
+    worst_groups,
+)
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import Array
 

@@ -16,8 +16,8 @@ from infeed.components.base.drawing import notebook_frame, render
 from infeed.components.base.units import significant
 from infeed.components.dataset import files
 from infeed.components.evaluation.model_report import plots
-from infeed.components.evaluation.model_report.collected import BINS, SAMPLE
-from infeed.components.evaluation.model_report.curves import calibration_error
+from infeed.components.evaluation.model_report.clusters import ClassOfSets, classes_of, scores_of_sets
+from infeed.components.evaluation.model_report.collected import BINS, SAMPLE, calibration_error
 from infeed.components.evaluation.model_report.findings import ModelFindings, likely_confusions
 from infeed.components.evaluation.model_report.importance import REPEATS
 from infeed.components.evaluation.model_report.scores import (
@@ -29,7 +29,6 @@ from infeed.components.evaluation.model_report.scores import (
     rounded,
     with_interval,
 )
-from infeed.components.evaluation.model_report.sets import ClassOfSets, classes_of, scores_of_sets
 
 FORMAT = 1
 _PLOTS = ("roc", "precision_recall", "reliability", "predicted", "residuals", "by_prediction", "importance")

@@ -10,7 +10,7 @@ import numpy as np
 
 from infeed.components.base.drawing import COMPUTED, INK, LINE, MUTED, OUTSIDE, WAITED, new_axes, to_svg
 from infeed.components.base.units import significant
-from infeed.components.evaluation.model_report.curves import Curve
+from infeed.components.evaluation.model_report.collected import Curve
 from infeed.components.evaluation.model_report.importance import Importance
 from infeed.components.evaluation.pairs import Array
 

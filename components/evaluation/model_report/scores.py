@@ -10,9 +10,8 @@ from typing import Any
 from infeed.components.base.units import counted, significant
 from infeed.components.evaluation import intervals
 from infeed.components.evaluation.intervals import Interval, Matrix
-from infeed.components.evaluation.model_report.clusters import ClusterSums
+from infeed.components.evaluation.model_report.clusters import SCORES, ClusterSums, best_guess, scores_of_sets
 from infeed.components.evaluation.model_report.options import ModelReport
-from infeed.components.evaluation.model_report.sets import SCORES, best_guess, scores_of_sets
 
 # Inputs of the intervals: names of metrics in the eval config.
 ROWS, MATRIX = "example_count", "confusion_matrix"

@@ -222,9 +222,8 @@ def test_a_label_that_the_model_never_saw_is_an_error_before_tfx_s_executor_star
 
 
 def test_a_column_that_the_manifest_does_not_know_is_an_error_at_once() -> None:
-    from infeed.components.evaluation.batches import Batch
+    from infeed.components.evaluation.batches import Batch, SliceSpec
     from infeed.components.evaluation.measuring import _check_columns
-    from infeed.components.evaluation.slices import SliceSpec
 
     specs = [SliceSpec(("seldom", "never"), ())]
     with pytest.raises(InfeedError, match=r"(?s)no column 'never'.*'age', 'seldom'"):

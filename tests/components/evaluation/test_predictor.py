@@ -1,14 +1,34 @@
 from __future__ import annotations
 
+import json
+import math
+import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import infeed
 from infeed.components.base.errors import InfeedError
-from infeed.components.evaluation.predictor import Predictor, RefusedBatchError, Signature, model_folder
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.evaluation.batches import Batch, batches_of, input_shards, known_columns
+from infeed.components.evaluation.predictor import (
+    Predictor,
+    RawColumns,
+    RawSignature,
+    RefusedBatchError,
+    Signature,
+    check_dataset,
+    check_inputs,
+    features_of,
+    model_folder,
+    of_output,
+)
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -133,3 +153,217 @@ def test_rows_of_predictions_are_not_padded_to_the_longest_of_their_batch(
     one = replace(of_words, outputs={output: of_words.outputs[output]})
     with pytest.raises(InfeedError, match=rf"output {output!r} is a {kind}(?s:.*)signature 'words'"):
         one.check_outputs()
+
+
+DESCRIBED = {
+    "columns": ["x", "zip"],
+    "source_options": {"csv": {"types": {"zip": "bytes"}, "nulls": ["", "-"]}},
+    "types": {"x": "float", "y": "int", "zip": "bytes"},
+}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model" / "assets.extra"
+    folder.mkdir(parents=True)
+    (folder / "raw_columns.json").write_text(json.dumps(DESCRIBED))
+    return folder.parent
+
+
+def ingested(root: Path, text: str, **options: Any) -> str:
+    (root / "new.csv").write_text(text)
+    infeed.ingest(root / "new.csv", root / "data", splits={"test": 1}, source_options=options, overwrite=True)
+    return str(root / "data")
+
+
+def test_the_columns_of_a_model_of_another_exporter_are_unknown(tmp_path: Path) -> None:
+    assert RawColumns.of(str(tmp_path)) is None
+    check_dataset(str(tmp_path), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "truths"),
+    [
+        ("True\nFalse\n", ("False", "True")),
+        ("FALSE\nNA\n", ("FALSE", "TRUE")),
+        ("true\nfalse\n", None),
+        ("true\nTrue\n", None),
+        ("Truest\n", None),
+        ("True\n" + "x" * 2000, None),  # not read, because it may be large
+    ],
+)
+def test_booleans_are_spelled_as_in_the_vocabulary(model: Path, words: str, truths: tuple[str, str] | None) -> None:
+    (model / "assets").mkdir()
+    (model / "assets" / "zip").write_text(words)
+    known = RawColumns.of(str(model))
+    assert known
+    assert known.truths == ({"zip": truths} if truths else {})
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "found", "wanted"),
+    [
+        ("zip,x,y\n01234,1.5,0\n00042,2.0,1\n", "zip", "int", "bytes"),
+        ("zip,x,y\na,1,0\nb,2,1\n", "x", "int", "float"),
+        ("zip,x,y\na,1.5,0.5\nb,2.0,1.0\n", "y", "float", "int"),
+    ],
+)
+def test_a_column_of_another_type_is_named_with_the_options_of_training(
+    tmp_path: Path, model: Path, text: str, column: str, found: str, wanted: str
+) -> None:
+    with pytest.raises(InfeedError, match=f"column '{column}' is {found}, but the model reads {wanted}") as raised:
+        check_dataset(str(model), ingested(tmp_path, text))
+    assert raised.value.where == str(tmp_path / "data")
+    flags = shlex.split(raised.value.do.partition("DATASET ")[2])[1::2]
+    options = {name: json.loads(value) for name, _, value in (flag.partition("=") for flag in flags)}
+    assert options == {"nulls": ["", "-"], "types": {"zip": "bytes", column: wanted}}
+
+
+def test_the_options_of_the_remedy_read_the_columns_as_in_training(tmp_path: Path, model: Path) -> None:
+    text = "zip,x,y\n01234,1,0\n00042,-,1\n"
+    with pytest.raises(InfeedError, match=r"column 'x'.*; types also differ in 'zip'"):
+        check_dataset(str(model), ingested(tmp_path, text))
+    types = {"x": "float", "zip": "bytes"}
+    check_dataset(str(model), ingested(tmp_path, text, nulls=["", "-"], types=types))
+
+
+def test_the_baseline_is_named(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(InfeedError, match="the baseline model reads bytes") as raised:
+        check_dataset(str(model), ingested(tmp_path, "zip,x,y\n1,1.5,0\n"), is_baseline=True)
+    assert "--root" in raised.value.do
+
+
+class Asked:
+    """A signature that keeps what it is called with."""
+
+    def __init__(self, **ranks: int) -> None:
+        self.inputs = {name: SimpleNamespace(shape=SimpleNamespace(rank=rank)) for name, rank in ranks.items()}
+        self.given: list[Any] = []
+
+    def __call__(self, cells: Any) -> dict[str, Any]:
+        self.given.append(cells)
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("cells", "by_example"),
+    [
+        ({"x": [1.0], "list": [[1, 2]]}, False),
+        ({"x": [None], "list": [[1, 2]]}, True),
+        ({"x": [[1.0, 2.0]], "list": [[1, 2]]}, True),
+    ],
+)
+def test_what_the_raw_signature_cannot_take_is_asked_by_example(cells: Any, by_example: bool) -> None:
+    raw, examples = Asked(x=1, list=2), Asked(examples=1)
+    RawSignature(raw, examples)(cells)  # type: ignore[arg-type]
+    assert (len(raw.given), len(examples.given)) == ((0, 1) if by_example else (1, 0))
+
+
+def test_rows_that_raw_cannot_take_do_not_change_the_way_of_the_others() -> None:
+    class Doubled(Asked):
+        def __call__(self, cells: Any) -> dict[str, Any]:
+            self.given.append(cells)
+            rows = np.array([[len(str(cell))] for cell in next(iter(cells.values()))])
+            return {"prediction": rows}
+
+    raw, examples = Doubled(x=1, n=1), Doubled(examples=1)
+    cells = {"x": [1.0, math.nan, 100.0], "n": [1, None, 3]}
+    output = RawSignature(raw, examples)(cells)  # type: ignore[arg-type]
+    assert raw.given == [{"x": [1.0, 100.0], "n": [1, 3]}]
+    [record] = examples.given[0]["examples"]
+    assert record == encode_examples(pa.RecordBatch.from_pydict({"x": [None], "n": [None]}))[0].as_py()
+    assert output["prediction"].tolist() == [[3], [len(str(record))], [5]]
+
+
+def test_the_tensors_of_an_output_are_under_its_name_or_below_it() -> None:
+    outputs = {"price": 1, "sold/class": 2, "sold/probabilities": 3}
+    assert of_output(outputs, "price") == {"price": 1}
+    assert of_output(outputs, "sold") == {"class": 2, "probabilities": 3}
+    assert of_output(outputs, "") == outputs
+    assert of_output(outputs, "tags") == {}
+
+
+def taking(*, takes_examples: bool = False, **inputs: Any) -> Signature:
+    """A signature that takes these specs, and is never called."""
+    return Signature("any", "model", {name: name for name in inputs}, inputs, {}, takes_examples, None)
+
+
+def spec(dtype: str, *shape: int | None) -> Any:
+    import tensorflow as tf
+
+    return tf.TensorSpec([None, *shape], dtype)
+
+
+@pytest.fixture
+def batch(make_dataset: Callable[..., str]) -> Callable[..., Batch]:
+    """batch(column=values, ...) -> the records of these rows."""
+
+    def make(**columns: list[Any]) -> Batch:
+        [shard] = input_shards([make_dataset(columns)], ["train"])
+        return next(batches_of(shard, 100))
+
+    return make
+
+
+def test_records_go_as_they_are_to_a_signature_that_takes_them(batch: Callable[..., Batch]) -> None:
+    given = batch(x=[1.0])
+    assert features_of(given, taking(takes_examples=True, examples=spec("string"))) == {"examples": given.records}
+
+
+def test_features_are_dense_arrays_of_the_models_types(batch: Callable[..., Batch]) -> None:
+    given = batch(x=[1, 2], pair=[[1, 2], [3, 4]], word=["a", "bc"], four=[[1.0, 2.0, 3.0, 4.0]] * 2)
+    signature = taking(x=spec("float32"), pair=spec("int64", 2), word=spec("string", 1), four=spec("float32", 2, 2))
+    found = features_of(given, signature)
+    assert {name: array.tolist() for name, array in found.items()} == {
+        "x": [1.0, 2.0],
+        "pair": [[1, 2], [3, 4]],
+        "word": [[b"a"], [b"bc"]],
+        "four": [[[1.0, 2.0], [3.0, 4.0]]] * 2,
+    }
+    assert found["x"].dtype.name == "float32"
+
+
+def test_a_dimension_that_the_model_leaves_open_is_that_of_the_rows(batch: Callable[..., Batch]) -> None:
+    given = batch(pair=[[1, 2], [3, 4]])
+    assert features_of(given, taking(pair=spec("int64", None)))["pair"].tolist() == [[1, 2], [3, 4]]
+
+
+def test_missing_numbers_are_nan_and_missing_text_is_empty(batch: Callable[..., Batch]) -> None:
+    found = features_of(batch(x=[None, 1.5], word=["a", None]), taking(x=spec("float32"), word=spec("string")))
+    assert math.isnan(found["x"][0])
+    assert found["x"][1] == 1.5
+    assert found["word"].tolist() == [b"a", b""]
+
+
+@pytest.mark.parametrize(
+    ("values", "shape", "message"),
+    [
+        ([1, None], (), r"(?s)'n' has no value, but int64 has no value that means missing.*gz, record 1"),
+        ([[1], [1, 2]], (), r"(?s)'n' has 2 values, but the model takes 1.*record 1"),
+        ([[1, 2], [1]], (2,), r"(?s)'n' has 1 values, but the model takes 2.*record 1"),
+    ],
+)
+def test_rows_that_have_no_tensor_are_named(
+    batch: Callable[..., Batch], values: list[Any], shape: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(InfeedError, match=message):
+        features_of(batch(n=values), taking(n=spec("int64", *shape)))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"y": "float32"}, "the model takes 'y'"),
+        ({"id": "float32"}, "column 'id' is bytes, but the model takes float32"),
+        ({"x": "int64"}, "column 'x' is float, but the model takes int64"),
+        ({"number": "int64"}, "column 'number' has rows without a value, but int64 has no value that means missing"),
+        ({"number": "string"}, "column 'number' is int, but the model takes string"),
+    ],
+)
+def test_columns_that_the_model_cannot_take_are_refused_beforehand(
+    dataset: str, inputs: dict[str, str], message: str
+) -> None:
+    known = known_columns(input_shards([dataset], None))
+    check_inputs(taking(x=spec("float32"), number=spec("float32"), id=spec("string")), known, dataset)
+    with pytest.raises(InfeedError, match=message):
+        check_inputs(taking(**{name: spec(dtype) for name, dtype in inputs.items()}), known, dataset)

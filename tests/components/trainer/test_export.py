@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.evaluation.predictions.raw_columns import RawColumns
+from infeed.components.evaluation.predictor import RawColumns
 from infeed.components.trainer.options import TrainOptions
 
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from infeed.components.dataset.times import times_of
-from infeed.components.evaluation.predictions.raw_columns import RawColumns
+from infeed.components.evaluation.predictor import RawColumns
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.json_rows import JsonNumber
 from infeed.pipelines.predict.cells import Cells, fit_cells

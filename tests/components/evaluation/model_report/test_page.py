@@ -1,4 +1,4 @@
-"""The files of the report."""
+"""The files of the report, its options and its plots. Covers `options` and `plots`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from infeed.components.base import schema
+from infeed.components.base.errors import InfeedError
+from infeed.components.evaluation.model_report import plots
 from infeed.components.evaluation.model_report.findings import ModelFindings
+from infeed.components.evaluation.model_report.importance import Importance
 from infeed.components.evaluation.model_report.options import HTML, JSON, ModelReport
 from infeed.components.evaluation.model_report.page import MetricLine, ModelPage
 from infeed.components.evaluation.model_report.scores import Guess, Scores
@@ -167,3 +171,35 @@ def test_the_page_of_sets_has_each_class_and_pairs_of_a_missed_and_an_added_one(
     [[_, corrected], _] = found["both"]
     assert f"{corrected:,} mistake" in html
     assert "exactly the right set" in page.in_words
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ({"task": "ranking"}, "task"),
+        ({"task": "classification", "threshold": 1.0}, "threshold"),
+        ({"task": "classification", "positive": 2}, "positive"),
+    ],
+)
+def test_a_wrong_option_is_named(given: dict[str, object], where: str) -> None:
+    with pytest.raises(InfeedError) as caught:
+        schema.read(ModelReport, given, "model_report")
+    assert where in caught.value.where
+
+
+def test_options_come_back_equal_and_classes_without_names_have_numbers() -> None:
+    report = ModelReport("classification", ("a",), metrics=("auc",))
+    assert schema.read(ModelReport, schema.to_plain(report)) == report
+    assert [report.name_of(number) for number in (0, 1)] == ["a", "class 1"]
+
+
+def test_errors_that_are_all_equal_have_a_histogram() -> None:
+    ElementTree.fromstring(plots.residuals(np.zeros(10)))
+
+
+def test_importances_beyond_twenty_columns_are_left_out_and_long_names_cut() -> None:
+    svg = plots.importance([Importance(f"column {number} {'x' * 40}", 1.0 / (number + 1), 0.1) for number in range(30)])
+    assert "column 0 " in svg
+    assert "column 19 " in svg
+    assert "column 20 " not in svg
+    assert "x" * 30 not in svg
