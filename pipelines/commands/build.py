@@ -15,7 +15,7 @@ from infeed.pipelines.cluster.image.context import check_has_jax
 from infeed.pipelines.console.exit_codes import Command, interruptible
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
-from infeed.pipelines.deploy.beam import cluster_runner
+from infeed.pipelines.deploy.options import cluster_runner
 from infeed.pipelines.project.config_file import TEMPLATES, read_project
 
 

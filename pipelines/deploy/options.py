@@ -13,35 +13,80 @@ These settings do not change the results of a pipeline. `infeed run` ignores the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from infeed.components.base.checks import about, as_tuples, at_least, check_fields, require
 from infeed.components.base.errors import InfeedError, OptionError
+from infeed.components.engine.beam_runner import BEAM_RUNNERS, Named
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.message import FOLDERS
 from infeed.components.kubeflow.training_job import TrainingJob
-from infeed.pipelines.deploy.beam import check_options
-from infeed.pipelines.deploy.kubernetes_names import (
-    check_distinct_variables,
-    check_labels,
-    check_object,
-    check_variables,
-    check_volumes,
-)
 from infeed.pipelines.deploy.pod import (
     EphemeralVolume,
     KeySource,
     Pod,
     Toleration,
     Volume,
+    check_distinct,
+    check_labels,
+    check_object,
     check_pod,
     check_quantity,
+    check_variables,
     merged,
     quantity,
 )
 from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
+
+OPTION = "deploy.beam_pipeline_args"
+DATAFLOW = BEAM_RUNNERS["dataflow"]
+_IMAGE = "--sdk_container_image="
+# Options without which a runner cannot reach its service: one of each group.
+_NEEDED = {
+    DATAFLOW: (("--project",), ("--region",), ("--temp_location",)),
+    BEAM_RUNNERS["flink"]: (("--job_endpoint", "--flink_master"),),
+    BEAM_RUNNERS["spark"]: (("--job_endpoint", "--spark_rest_url", "--spark_master_url"),),
+}
+
+
+def cluster_runner(options: Sequence[str]) -> str:
+    """Return the cluster's runner that Beam's options name, such as FlinkRunner. Empty if they name none."""
+    named = Named.of(options)
+    return named.short_name if named.is_cluster else ""
+
+
+def with_image(options: Sequence[str], image: str) -> list[str]:
+    """Return Beam's options, with `image` for the workers of a cluster unless the options name an image."""
+    is_given = any(option.startswith(_IMAGE) for option in options)
+    added = [f"{_IMAGE}{image}"] if cluster_runner(options) and not is_given else []
+    return [*options, *added]
+
+
+def check_options(options: Sequence[str]) -> None:
+    """Raise InfeedError if Beam's options name a cluster's runner without the address of its service."""
+    runner = cluster_runner(options)
+    names = {option.partition("=")[0] for option in options}
+    for group in _NEEDED.get(runner, ()):
+        if names.isdisjoint(group):
+            what = f"{runner} has no {group[0]}"
+            raise InfeedError(what, do=f"add {' or '.join(f'{name}=VALUE' for name in group)}")
+
+
+def check_places(runner: str, root: str, data: str = "gs://") -> None:
+    """Raise InfeedError if workers of a runner cannot use the places of the pipeline.
+
+    Workers write artifacts with TensorFlow, which opens gs:// and local files. They have no access to a pod's disk.
+    """
+    if not root.startswith("gs://"):
+        what = f"workers of {runner} cannot write what TensorFlow saves to {root}"
+        do = "use a folder on gs://, or leave the runner out: each step then runs in its own container"
+        raise InfeedError(what, where="deploy.root", do=do)
+    if runner == DATAFLOW and not data.startswith("gs://"):
+        what = f"workers of Dataflow cannot read {data}: they see no local files, and no credentials of the steps"
+        raise InfeedError(what, where="deploy.data", do="use a place on gs://")
+
 
 DEFAULT = "default"
 TRAINER = "Trainer"
@@ -118,7 +163,12 @@ class Resources:
         check_variables(self, "env", self.env or ())
         check_labels(self, "node_selector", self.node_selector or {})
         check_pod(self, "pod")
-        self._check_names()
+        # Kubernetes gives no two volumes, and no two variables, of a pod one name.
+        sources = {"secrets": self.secrets or (), "config_maps": self.config_maps or ()}
+        mounted = {option: [one.name for one in given if one.mount] for option, given in sources.items()}
+        check_distinct(self, {**mounted, "volumes": [one.claim for one in self.volumes or ()]}, "mounted")
+        names = {option: [name for one in given for name in one.env.values()] for option, given in sources.items()}
+        check_distinct(self, {"env": list(self.env or ()), **names}, "set")
         for limit in ("cpu", "memory"):
             least, most = getattr(self, f"{limit}_request"), getattr(self, limit)
             fits = None in (least, most) or quantity(least, limit) <= quantity(most, limit)
@@ -126,14 +176,6 @@ class Resources:
         check_accelerator(self)
         at_least(self, 0, "retries")
         at_least(self, 1, "timeout")
-
-    def _check_names(self) -> None:
-        """Raise OptionError if two volumes or two variables of the pod have one name."""
-        sources = {"secrets": self.secrets or (), "config_maps": self.config_maps or ()}
-        mounted = {option: [one.name for one in given if one.mount] for option, given in sources.items()}
-        check_volumes(self, {**mounted, "volumes": [one.claim for one in self.volumes or ()]})
-        given = {option: [name for one in some for name in one.env.values()] for option, some in sources.items()}
-        check_distinct_variables(self, {"env": list(self.env or ()), **given})
 
     def amount(self, name: str) -> float | None:
         """Return a quantity as a number of cores or bytes. None if it is not set."""

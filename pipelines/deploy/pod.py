@@ -7,39 +7,101 @@ resources:
   Trainer: {shared_memory: 4Gi, pod: {metadata: {labels: {team: rides}}, spec: {imagePullSecrets: [{name: registry}]}}}
 """
 
-# ruff: noqa: N815
-
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from infeed.components.base import schema
-from infeed.components.base.checks import about, check_fields, require
+from infeed.components.base.checks import about, check_fields, refused, require
 from infeed.components.base.errors import InfeedError
-from infeed.pipelines.deploy.kubernetes_names import (
-    check_data_keys,
-    check_keys,
-    check_labels,
-    check_object,
-    check_variables,
-    check_volume,
-)
+from infeed.components.engine import project_archive
+from infeed.components.kubeflow import compiled_with, disk
+from infeed.components.kubeflow.message import ROOT_VARIABLE
 
+# Kubernetes' rules for names. Without the checks, Kubernetes rejects the pod only after the run has started.
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_LABEL = re.compile(r"([a-zA-Z0-9]([-\w.]{0,61}[a-zA-Z0-9])?)?", re.ASCII)
+_OBJECT = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")  # DNS subdomain
+_VOLUME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # DNS label
+_OF_KUBEFLOW = re.compile(
+    r"kfp-launcher|(gcs|s3|minio)-scratch|dot-[a-z0-9-]*-scratch|var-run-argo|tmp-dir-argo|shm|ephemeral-\d+"
+)
+"""Names of volumes that Kubeflow Pipelines, Argo and `deploy.resources` add to a step's pod."""
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_RESERVED = re.compile(
+    r"KFP_POD_(NAME|UID)|KFP_RETRY_INDEX|ARGO_\w+|JOB_COMPLETION_INDEX|TF_CONFIG"
+    rf"|{compiled_with.VARIABLE}|{disk.READING_VARIABLE}|{disk.LIMIT_VARIABLE}"
+    rf"|{project_archive.VARIABLE}|{ROOT_VARIABLE}"
+)
+"""Variables that Kubeflow Pipelines or the compiler sets in a step, or a training job on its machines."""
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 _AS_QUANTITY = "use a Kubernetes quantity, such as 4 or 500m for cpu, 16Gi or 500M for memory"
 _MOST_CORES, _LEAST_MEMORY = 10_000, 1e6
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 Operator = Literal["Equal", "Exists"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 Pod = Mapping[str, Mapping[str, Any]]
 """Part of a Pod as Kubernetes writes it: `metadata`, and `spec` without containers."""
+
+
+def check_object(options: object, name: str) -> None:
+    """Raise OptionError unless the option is the name of an object of Kubernetes."""
+    do = "use the object's name in Kubernetes: lower-case letters, digits, '-' and '.', at most 253"
+    require(_OBJECT.fullmatch(getattr(options, name)), options, name, do)
+
+
+def check_volume(options: object, name: str) -> None:
+    """Raise OptionError unless Kubeflow can name a volume of the pod after the option's object."""
+    given = getattr(options, name)
+    do = "mount an object whose name has lower-case letters, digits and '-', no '.', and at most 63 characters"
+    require(_VOLUME.fullmatch(given), options, name, do)
+    do = "mount an object of another name: the pod has such a volume"
+    require(not _OF_KUBEFLOW.fullmatch(given), options, name, do)
+
+
+def check_variables(options: object, name: str, variables: Iterable[str]) -> None:
+    """Raise OptionError about the option `name` if Kubernetes rejects the name of an environment variable."""
+    for variable in variables:
+        do = f"name {variable!r} with letters, digits, -, _ and ., and no digit first"
+        require(_VARIABLE.fullmatch(variable), options, name, do)
+        do = "use another name: the pod has a variable of this name"
+        require(not _RESERVED.fullmatch(variable), options, name, do)
+
+
+def check_distinct(options: object, named: Mapping[str, Sequence[str]], use: str) -> None:
+    """Raise OptionError if a pod would have two things of one name. `named` holds the names by option."""
+    counts = Counter(name for names in named.values() for name in names)
+    for option, names in named.items():
+        if twice := [name for name in names if counts[name] > 1]:
+            by = " and ".join(other for other, given in named.items() if twice[0] in given)
+            what = f"{twice[0]!r} is {use} twice, by {by}"
+            raise refused(options, option, "use it once, or another name", what)
+
+
+def check_labels(options: object, name: str, labels: Mapping[str, str]) -> None:
+    """Raise OptionError about the option `name` if Kubernetes rejects the key or value of a label."""
+    check_keys(options, name, labels)
+    for label, value in labels.items():
+        do = f"write {label} with at most 63 letters, digits, -, _ and ., and begin and end with a letter or digit"
+        require(_LABEL.fullmatch(value), options, name, do)
+
+
+def check_keys(options: object, name: str, keys: Iterable[str]) -> None:
+    """Raise OptionError about the option `name` if Kubernetes rejects the key of a label or annotation."""
+    for key in keys:
+        prefix, slash, own = key.rpartition("/")
+        fits = bool(own) and _LABEL.fullmatch(own) and (not slash or _OBJECT.fullmatch(prefix))
+        do = f"write {key!r} as NAME or DOMAIN/NAME, where NAME has at most 63 letters, digits, '-', '_' and '.'"
+        require(fits, options, name, do)
 
 
 @dataclass(frozen=True)
@@ -82,7 +144,9 @@ class KeySource:
         check_object(self, "name")
         if self.mount:
             check_volume(self, "name")
-        check_data_keys(self, "env", self.env)
+        for key in self.env:
+            do = f"write the key {key!r} with letters, digits, '-', '_' and '.' alone"
+            require(_KEY.fullmatch(key), self, "env", do)
         check_variables(self, "env", self.env.values())
         require(bool(self.env or self.mount), self, "env", "give env: {KEY: VARIABLE}, or mount: /FOLDER")
         _check_folder(self, "mount")
@@ -130,87 +194,6 @@ class EphemeralVolume:
             check_object(self, "storage_class")
 
 
-# Fields of a pod that Kubeflow Pipelines gives to a step. The names are those of Kubernetes.
-
-
-@dataclass(frozen=True)
-class Requirement:
-    """Requirement on a label or a field of the machine."""
-
-    key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    values: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        has_values = self.operator not in ("Exists", "DoesNotExist")
-        do = "list values" if has_values else f"leave it out: operator {self.operator} takes none"
-        require(bool(self.values) == has_values, self, "values", do)
-
-
-@dataclass(frozen=True)
-class Term:
-    """Requirements that a machine must all meet."""
-
-    matchExpressions: tuple[Requirement, ...] = ()
-    matchFields: tuple[Requirement, ...] = ()
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Alternative terms. A machine must meet at least one."""
-
-    nodeSelectorTerms: tuple[Term, ...]
-
-
-@dataclass(frozen=True)
-class Preference:
-    """Term with its weight, 1 to 100."""
-
-    weight: int
-    preference: Term
-
-    def __post_init__(self) -> None:
-        require(1 <= self.weight <= 100, self, "weight", "use a number from 1 to 100")
-
-
-@dataclass(frozen=True)
-class NodeAffinity:
-    """Machines that a pod requires and prefers."""
-
-    requiredDuringSchedulingIgnoredDuringExecution: Terms | None = None
-    preferredDuringSchedulingIgnoredDuringExecution: tuple[Preference, ...] = ()
-
-
-@dataclass(frozen=True)
-class Affinity:
-    """Affinity of a pod. Steps take that to nodes alone."""
-
-    nodeAffinity: NodeAffinity = NodeAffinity()
-    podAffinity: Any = None
-    podAntiAffinity: Any = None
-
-
-@dataclass(frozen=True)
-class PullSecret:
-    """Secret for the registry of the image."""
-
-    name: str
-
-    def __post_init__(self) -> None:
-        check_object(self, "name")
-
-
-@dataclass(frozen=True)
-class PodOfStep:
-    """Part of a pod's `spec`."""
-
-    affinity: Affinity = field(default_factory=Affinity)
-    imagePullSecrets: tuple[PullSecret, ...] = ()
-
-
-_OF_STEP = {option.name for option in dataclasses.fields(PodOfStep)}
-
-
 def quantity(text: str, name: str) -> float:
     """Convert a Kubernetes quantity to a number of cores or bytes. Raises InfeedError if `text` is not a quantity."""
     match = _QUANTITY.fullmatch(text)
@@ -241,14 +224,32 @@ def check_pod(options: object, name: str) -> None:
     check_labels(options, name, metadata.get("labels", {}))
     check_keys(options, name, metadata.get("annotations", {}))
     require("containers" not in spec, options, name, "leave containers out: `resources` has settings of the container")
-    with about(options, name):
-        schema.read(PodOfStep, {field: spec[field] for field in spec.keys() & _OF_STEP}, exact=True)
+    try:
+        node_affinity(pod), pull_secrets(pod)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        do = "write affinity and imagePullSecrets as Kubernetes writes them"
+        raise refused(options, name, do, f"{name} has another form than a Pod of Kubernetes: {error}") from error
+
+
+def node_affinity(pod: Pod) -> list[dict[str, Any]]:
+    """Return the required terms (a machine must meet one), and each preferred term with its weight."""
+    affinity = pod.get("spec", {}).get("affinity", {}).get("nodeAffinity", {})
+    if unknown := affinity.keys() - {_REQUIRED, _PREFERRED}:
+        raise ValueError(f"nodeAffinity has no field {min(unknown)}")
+    required = affinity[_REQUIRED]["nodeSelectorTerms"] if _REQUIRED in affinity else ()
+    preferred = affinity.get(_PREFERRED, ())
+    return [*required, *({**one["preference"], "weight": one["weight"]} for one in preferred)]
+
+
+def pull_secrets(pod: Pod) -> list[str]:
+    """Return the names of the Secrets for the registry of the image."""
+    return [one["name"] for one in pod.get("spec", {}).get("imagePullSecrets", ())]
 
 
 def of_machines_alone(pod: Pod) -> list[str]:
     """Return the fields of a pod that Kubeflow Pipelines cannot set in a step's pod."""
     spec = pod.get("spec", {})
-    found = [f"spec.{field}" for field in spec.keys() - _OF_STEP]
+    found = [f"spec.{field}" for field in spec.keys() - {"affinity", "imagePullSecrets"}]
     return sorted(found + [f"spec.affinity.{kind}" for kind in spec.get("affinity", {}).keys() - {"nodeAffinity"}])
 
 

@@ -16,8 +16,16 @@ from infeed.components.kubeflow.message import FOLDERS
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.cluster.job.compiled import Schema, Target
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.deploy.beam import OPTION, check_places, cluster_runner
-from infeed.pipelines.deploy.options import DEFAULT, KUBERNETES_ONLY, TRAINER, Deploy, Resources
+from infeed.pipelines.deploy.options import (
+    DEFAULT,
+    KUBERNETES_ONLY,
+    OPTION,
+    TRAINER,
+    Deploy,
+    Resources,
+    check_places,
+    cluster_runner,
+)
 from infeed.pipelines.deploy.pod import of_machines_alone
 
 _ACCELERATOR_NAMES = {

@@ -12,7 +12,7 @@ from infeed.components.kubeflow import disk
 from infeed.pipelines.cluster.compile.checks import check_accelerators, check_config, check_machine_spec
 from infeed.pipelines.cluster.compile.kubeflow import CompileOptions, compile_kubeflow, runtime_parameters
 from infeed.pipelines.config import PipelineConfig, resumable
-from infeed.pipelines.deploy.beam import cluster_runner
+from infeed.pipelines.deploy.options import cluster_runner
 
 
 def compile_config(config: PipelineConfig, options: CompileOptions) -> str:

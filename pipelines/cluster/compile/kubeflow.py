@@ -28,8 +28,16 @@ from infeed.pipelines.cluster.compile.arguments import shorten
 from infeed.pipelines.cluster.compile.pods import platform_spec, pod_template
 from infeed.pipelines.cluster.job.compiled import JOB, STEP, Schema, Spec, Target, Task, leaves, read_tasks
 from infeed.pipelines.config import PipelineConfig, folder_of, split_data
-from infeed.pipelines.deploy.beam import check_places, cluster_runner, with_image
-from infeed.pipelines.deploy.options import BASE_MODEL, DEFAULT, TRAINER, Deploy, Resources
+from infeed.pipelines.deploy.options import (
+    BASE_MODEL,
+    DEFAULT,
+    TRAINER,
+    Deploy,
+    Resources,
+    check_places,
+    cluster_runner,
+    with_image,
+)
 from infeed.pipelines.deploy.vertex import pipeline_job
 
 if TYPE_CHECKING:

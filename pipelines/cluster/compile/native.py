@@ -28,8 +28,7 @@ from infeed.pipelines.cluster.compile.kubeflow import (
 from infeed.pipelines.cluster.job.compiled import WITHOUT_TFX
 from infeed.pipelines.cluster.job.disks import DATA
 from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, Resolved, split_data
-from infeed.pipelines.deploy.beam import cluster_runner
-from infeed.pipelines.deploy.options import TRAINER
+from infeed.pipelines.deploy.options import TRAINER, cluster_runner
 
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER"}
 _STATE = "input_fingerprint"  # part of the cache key; changes with name, size and time of the input's files

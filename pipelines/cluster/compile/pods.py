@@ -11,7 +11,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-templ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from infeed.components.kubeflow import disk
@@ -20,7 +20,7 @@ from infeed.components.kubeflow.training_job import NODE
 from infeed.pipelines.cluster.compile.input_states import resources_of
 from infeed.pipelines.cluster.job.compiled import Task
 from infeed.pipelines.deploy.options import Deploy, Resources
-from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, Toleration, Volume, merged
+from infeed.pipelines.deploy.pod import KeySource, Toleration, merged, node_affinity, pull_secrets
 
 # An Istio sidecar would keep the Job running after training, and would intercept traffic between the machines.
 _NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
@@ -40,19 +40,40 @@ def platform_spec(nodes: Iterable[Task], deploy: Deploy) -> dict[str, Any] | Non
 def executor_config(resources: Resources) -> dict[str, Any]:
     """Return the KubernetesExecutorConfig of a node. Empty if the node has no settings of a pod."""
     secrets, config_maps, pod = resources.secrets or (), resources.config_maps or (), resources.pod or {}
-    spec = pod.get("spec", {})
     config: dict[str, Any] = {
         "nodeSelector": resources.node_selector and {"labels": dict(resources.node_selector)},
-        "nodeAffinity": _affinity(spec.get("affinity", {}).get("nodeAffinity", {})),
+        "nodeAffinity": node_affinity(pod),
         "tolerations": [_toleration(one, str) for one in resources.tolerations or ()],
         "secretAsEnv": [_variables("secret", one) for one in secrets if one.env],
         "secretAsVolume": [_files("secret", one) for one in secrets if one.mount],
         "configMapAsEnv": [_variables("configMap", one) for one in config_maps if one.env],
         "configMapAsVolume": [_files("configMap", one) for one in config_maps if one.mount],
-        "pvcMount": [_claim(one) for one in resources.volumes or ()],
-        "genericEphemeralVolume": [_ephemeral(*one) for one in enumerate(resources.ephemeral_volumes or ())],
-        "emptyDirMounts": [_shared_memory(resources.shared_memory)] if resources.shared_memory else [],
-        "imagePullSecret": [_named("secretName", one["name"]) for one in spec.get("imagePullSecrets", ())],
+        "pvcMount": [
+            {
+                "constant": one.claim,
+                "pvcNameParameter": {"runtimeValue": {"constant": one.claim}},
+                "mountPath": one.mount,
+                **({"subPath": one.path} if one.path else {}),
+            }
+            for one in resources.volumes or ()
+        ],
+        "genericEphemeralVolume": [
+            {
+                "volumeName": f"ephemeral-{number}",
+                "mountPath": one.mount,
+                "accessModes": ["ReadWriteOnce"],
+                "size": one.size,
+                **({"storageClassName": one.storage_class} if one.storage_class else {"defaultStorageClass": True}),
+            }
+            for number, one in enumerate(resources.ephemeral_volumes or ())
+        ],
+        # No backend reads `enabledSharedMemory`, the field for this purpose.
+        "emptyDirMounts": [
+            {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory", "sizeLimit": size}
+            for size in [resources.shared_memory]
+            if size
+        ],
+        "imagePullSecret": [_named("secretName", name) for name in pull_secrets(pod)],
         "podMetadata": dict(pod.get("metadata", {})),
         "activeDeadlineSeconds": resources.timeout and str(resources.timeout),  # an int64
     }
@@ -71,29 +92,6 @@ def _variables(kind: str, source: KeySource) -> dict[str, Any]:
 
 def _files(kind: str, source: KeySource) -> dict[str, Any]:
     return {**_named(f"{kind}Name", source.name), "mountPath": source.mount, "optional": source.optional}
-
-
-def _claim(volume: Volume) -> dict[str, Any]:
-    name = {"constant": volume.claim, "pvcNameParameter": {"runtimeValue": {"constant": volume.claim}}}
-    return {**name, "mountPath": volume.mount, **({"subPath": volume.path} if volume.path else {})}
-
-
-def _ephemeral(number: int, volume: EphemeralVolume) -> dict[str, Any]:
-    storage = {"storageClassName": volume.storage_class} if volume.storage_class else {"defaultStorageClass": True}
-    place = {"volumeName": f"ephemeral-{number}", "mountPath": volume.mount}
-    return {**place, "accessModes": ["ReadWriteOnce"], "size": volume.size, **storage}
-
-
-def _shared_memory(size: str) -> dict[str, str]:
-    """Return an emptyDir mount at /dev/shm. No backend reads `enabledSharedMemory`, the field for this purpose."""
-    return {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory", "sizeLimit": size}
-
-
-def _affinity(affinity: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the required terms (a machine must meet one), and each preferred term with its weight."""
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
-    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
-    return [*required, *({**one["preference"], "weight": one["weight"]} for one in preferred)]
 
 
 def _toleration(toleration: Toleration, whole: type[int] | type[str]) -> dict[str, Any]:

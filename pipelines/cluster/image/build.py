@@ -20,7 +20,7 @@ from typing import IO
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.cluster.containers import Engine, find_engine
 from infeed.pipelines.cluster.image.context import beam_sdk, make_context
-from infeed.pipelines.deploy.beam import DATAFLOW
+from infeed.pipelines.deploy.options import DATAFLOW
 
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 

@@ -1,20 +1,37 @@
-"""Settings of pods: what is refused, and how a node takes those of `default`."""
+"""Settings of pods: what is refused, names of Kubernetes, and how a node takes those of `default`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from infeed.components.base import schema
-from infeed.components.base.errors import InfeedError
+from infeed.components.base.errors import InfeedError, OptionError
 from infeed.pipelines.deploy.options import Deploy, Resources
-from infeed.pipelines.deploy.pod import KeySource, merged, of_machines_alone
+from infeed.pipelines.deploy.pod import (
+    KeySource,
+    check_distinct,
+    check_keys,
+    check_object,
+    check_variables,
+    check_volume,
+    merged,
+    of_machines_alone,
+)
+
+TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
 
 
-def affinity(requirement: dict[str, Any]) -> dict[str, Any]:
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}
-    return {"pod": {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}}}
+def affinity(required: Any) -> dict[str, Any]:
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    return {"pod": {"spec": {"affinity": {"nodeAffinity": terms}}}}
+
+
+def preferred(term: Any) -> dict[str, Any]:
+    terms = {"preferredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"pod": {"spec": {"affinity": {"nodeAffinity": terms}}}}
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -38,7 +55,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a claim of Kubeflow's name": ({"volumes": [{"claim": "kfp-launcher", "mount": "/v"}]}, "volumes[0].claim"),
     "two volumes of one name": (
         {"secrets": [{"name": "store", "mount": "/s"}], "config_maps": [{"name": "store", "mount": "/c"}]},
-        "config_maps",
+        "secrets",
     ),
     "a claim that is mounted twice": (
         {"volumes": [{"claim": "c", "mount": "/a", "path": "a"}, {"claim": "c", "mount": "/b", "path": "b"}]},
@@ -57,6 +74,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a request above the limit": ({"cpu": 1, "cpu_request": 2}, "cpu_request"),
     "a key of no Secret": ({"secrets": [{"name": "s", "env": {"a b": "A"}}]}, "secrets[0].env"),
+    "a long key of no Secret": ({"secrets": [{"name": "s", "env": {"k" * 254: "A"}}]}, "secrets[0].env"),
     "a folder above the volume": ({"volumes": [{"claim": "c", "mount": "/v", "path": "a/../.."}]}, "volumes[0].path"),
     "a folder of the machine": ({"volumes": [{"claim": "c", "mount": "/v", "path": "/a"}]}, "volumes[0].path"),
     "a folder with a colon": ({"volumes": [{"claim": "c", "mount": "/v:ro"}]}, "volumes[0].mount"),
@@ -69,9 +87,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a number as a label": ({"pod": {"metadata": {"labels": {"commit": 1}}}}, "pod"),
     "a registry's Secret without name": ({"pod": {"spec": {"imagePullSecrets": ["registry"]}}}, "pod"),
     "a field of no affinity": ({"pod": {"spec": {"affinity": {"nodeAffinity": {"required": []}}}}}, "pod"),
-    "an operator of no requirement": (affinity({"key": "zone", "operator": "Within", "values": ["a"]}), "pod"),
-    "a requirement without values": (affinity({"key": "zone", "operator": "In"}), "pod"),
-    "a requirement with a number": (affinity({"key": "zone", "operator": "In", "values": [1]}), "pod"),
+    "no term of an affinity": (affinity([TERM]), "pod"),
+    "an affinity without terms": (affinity({"terms": [TERM]}), "pod"),
+    "a preference without weight": (preferred({"preference": TERM}), "pod"),
+    "a preference without term": (preferred({"weight": 1}), "pod"),
     "no time": ({"timeout": 0}, "timeout"),
 }
 
@@ -92,7 +111,10 @@ def test_names_of_a_training_job_are_those_of_kubernetes(given: dict[str, Any]) 
 
 def test_names_that_kubernetes_takes_are_taken() -> None:
     given = {
-        "secrets": [{"name": "my.certs", "env": {"k": "A"}}, {"name": "store", "env": {"k": "B"}, "mount": "/s"}],
+        "secrets": [
+            {"name": "my.certs", "env": {"tls.crt": "A", "..data": "C"}},
+            {"name": "store", "env": {"k": "B"}, "mount": "/s"},
+        ],
         "volumes": [{"claim": "a" * 63, "mount": "/v", "path": "photos/..2024"}],
         "tolerations": [{"operator": "Exists"}, {"key": "nvidia.com/gpu", "value": ""}],
         "pod": {
@@ -100,7 +122,7 @@ def test_names_that_kubernetes_takes_are_taken() -> None:
                 "labels": {"kueue.x-k8s.io/queue-name": "team", "Team_1": ""},
                 "annotations": {"example.com/a": "any text at all: {{x}}"},
             },
-            **affinity({"key": "zone", "operator": "In", "values": ["a", "b"]})["pod"],
+            **affinity({"nodeSelectorTerms": [TERM]})["pod"],
         },
     }
     assert schema.read(Resources, given, "deploy.resources.Trainer").volumes is not None
@@ -150,3 +172,58 @@ def test_variables_and_labels_of_default_stay() -> None:
     assert found.env == {"A": "1", "B": "3"}
     assert found.pod == labelled(team="rides", gpu="yes")
     assert found.timeout == 60
+
+
+@dataclass
+class Options:
+    name: str = ""
+    env: str = ""
+    labels: str = ""
+    volumes: str = ""
+
+
+@pytest.mark.parametrize("name", ["a", "my-store", "a1-b2", "a" * 63])
+def test_a_name_that_kubernetes_and_kubeflow_take(name: str) -> None:
+    options = Options(name)
+    check_object(options, "name")
+    check_volume(options, "name")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("my.certs", "a" * 64, "A", "a_b", "-a", "a-", ""),
+        *("kfp-launcher", "gcs-scratch", "s3-scratch", "minio-scratch", "dot-local-scratch", "var-run-argo"),
+        *("tmp-dir-argo", "shm", "ephemeral-0"),
+    ],
+)
+def test_a_name_of_no_volume(name: str) -> None:
+    with pytest.raises(OptionError) as error:
+        check_volume(Options(name), "name")
+    assert error.value.option == "name"
+
+
+def test_an_object_that_is_not_mounted_may_have_dots() -> None:
+    check_object(Options("my.certs.example"), "name")
+
+
+def test_one_name_for_two_options_names_both() -> None:
+    with pytest.raises(OptionError, match="by secrets and volumes"):
+        check_distinct(Options(), {"secrets": ["a", "b"], "volumes": ["b"]}, "mounted")
+
+
+@pytest.mark.parametrize("variable", ["A B", "1A", "KFP_POD_NAME", "TF_CONFIG", "ARGO_TEMPLATE", "INFEED_PROJECT"])
+def test_a_variable_that_no_pod_may_have(variable: str) -> None:
+    with pytest.raises(OptionError):
+        check_variables(Options(), "env", [variable])
+
+
+@pytest.mark.parametrize("key", ["team", "Team_1", "kueue.x-k8s.io/queue-name", "a" * 63])
+def test_a_key_that_kubernetes_takes(key: str) -> None:
+    check_keys(Options(), "labels", [key])
+
+
+@pytest.mark.parametrize("key", ["", "bad key!", "a" * 64, "/a", "example.com/", "Example.com/a", "a/b/c"])
+def test_a_key_that_kubernetes_refuses(key: str) -> None:
+    with pytest.raises(OptionError):
+        check_keys(Options(), "labels", [key])

@@ -10,8 +10,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.cluster.job.compiled import CompiledJob, leaves
-from infeed.pipelines.deploy.beam import with_image
-from infeed.pipelines.deploy.options import Deploy
+from infeed.pipelines.deploy.options import Deploy, with_image
 
 pytestmark = pytest.mark.tfx
 
