@@ -28,8 +28,7 @@ from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.shards import shard_files
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.trainer.distribution import without_accelerators
-from infeed.components.trainer.on_jax.batches import Ahead, training_batches
-from infeed.components.trainer.on_jax.devices import Devices
+from infeed.components.trainer.on_jax.devices import Ahead, Devices, training_batches
 from infeed.components.trainer.on_jax.loop import State, Steps
 
 _RATE = 1e-4

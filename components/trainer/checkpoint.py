@@ -3,6 +3,9 @@
 A checkpoint holds the complete state of the training: the variables of model, optimizer and metrics, random states, the
 number of steps, and attributes of callbacks, such as EarlyStopping's best weights. Input needs no state, because a
 batch depends only on (seed, step).
+
+TensorFlow 2.18 and later opens neither `s3://` nor `minio://`, so `CheckpointMirror` copies checkpoints to such a store
+after each save. A retried step runs on another machine, so checkpoints must leave this one.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -23,6 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.dataset import files
 from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.trainer.distribution import all_reduce_mean
 from infeed.components.trainer.steps import Progress
@@ -36,6 +41,8 @@ _LOST = (tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExc
 _KEPT = 2  # checkpoints to keep: the newest, and the previous one while the newest is written
 _PAUSE = 100  # minimum pause, as a multiple of the writing time, so that stalls take less than 1 %
 _ARRAY = "__array__"
+_STATE = "checkpoint"  # TensorFlow's list of checkpoints, which every save rewrites
+_SCHEMES = ("s3://", "minio://")
 _log = logging.getLogger(__name__)
 
 
@@ -205,16 +212,13 @@ class Checkpoints(keras.callbacks.Callback):
             if isinstance(error, _LOST):
                 raise
             self._failed += 1
-            self._clear(number)
+            # Remove the incomplete checkpoint, to free its space for the next one.
+            with suppress(tf.errors.OpError, OSError):
+                for name in tf.io.gfile.listdir(self._write_to):
+                    if name.startswith((f"{_NAME}-{number}.", f"{_NAME}-{number}_temp")):
+                        remove(os.path.join(self._write_to, name))
             words = "training continues without the checkpoint after step %d, which cannot be written to %s: %s"
             _log.warning(words, self._progress.done, self._write_to, _first_line(error))
-
-    def _clear(self, number: int) -> None:
-        """Remove an incomplete checkpoint, to free its space for the next one."""
-        with suppress(tf.errors.OpError, OSError):
-            for name in tf.io.gfile.listdir(self._write_to):
-                if name.startswith((f"{_NAME}-{number}.", f"{_NAME}-{number}_temp")):
-                    remove(os.path.join(self._write_to, name))
 
     def restore(self) -> None:
         assert self._newest, "cannot find the checkpoint to resume from"
@@ -277,3 +281,50 @@ def unpack(packed: bytes) -> Any:
             return array if array.ndim else array.item()
 
         return json.loads(str(file["text"]), object_hook=together)
+
+
+@dataclass(frozen=True)
+class CheckpointMirror:
+    """Folder of checkpoints in a store (`remote`), and its copy on this machine (`local`)."""
+
+    remote: str
+    local: str
+
+    @classmethod
+    def of(cls, folder: str) -> CheckpointMirror | None:
+        """Copy the checkpoints of `folder` to this machine, until this process exits.
+
+        Return None if TensorFlow can open the folder.
+        """
+        if not folder.startswith(_SCHEMES):
+            return None
+        mirror = cls(folder.rstrip("/"), files.folder_until_exit("infeed-checkpoints-"))
+        if files.exists(mirror.remote):
+            _log.info("downloading checkpoints from %s", mirror.remote)
+            files.copy(mirror.remote, mirror.local)
+        return mirror
+
+    def upload(self) -> None:
+        """Copy new files to the store, the index of a checkpoint last, and delete files that no longer exist locally.
+
+        A checkpoint without its index does not count, so after a killed upload the previous one is used. Raises
+        OSError if the store fails.
+        """
+
+        def is_index(name: str) -> bool:
+            return name.endswith(".index")
+
+        here = {file.name for file in os.scandir(self.local) if file.is_file()}
+        try:
+            there = {files.name(file.path) for file in files.list_files(self.remote)}
+            # Files of a checkpoint never change, except TensorFlow's list of checkpoints.
+            new = [name for name in here if name not in there or name == _STATE]
+            for name in sorted(new, key=is_index):
+                files.copy(os.path.join(self.local, name), files.join(self.remote, name))
+            for name in sorted(there - here, key=is_index, reverse=True):
+                files.remove(files.join(self.remote, name))
+        except InfeedError as error:  # after an OSError, training continues without a checkpoint
+            raise OSError(str(error)) from error
+
+    def remove(self) -> None:
+        files.remove(self.remote)

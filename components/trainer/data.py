@@ -1,4 +1,4 @@
-"""Datasets of one training: the feed with the functions of the transform graph."""
+"""Datasets of one training: the feed with the functions of the transform graph, and the packing of its features."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,12 +23,54 @@ from infeed.components.feed.plan import FeedSpec
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import Task, TrainOptions
-from infeed.components.trainer.packing import Packing
 
+FEWEST = 32  # smaller groups of features stay unpacked
 _SHOWN = 8  # maximum number of feature names in a message
 # ({name: [batch, ...]}, label [batch, ...]), and optionally weight float32 [batch]. With several outputs, the label is
 # {output: [batch, ...]}.
 Labeled = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Assignment of features to packed tensors: packed tensor name -> ordered feature names.
+
+    The feed and the step run every operation once per tensor of a batch, so a thousand features cost a thousand
+    operations each time. Packed features stay in a few tensors until the model unpacks them.
+    """
+
+    packs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, specs: Mapping[str, Any], apart: Collection[str] = ()) -> Packing:
+        """Group the features by dtype and shape, except those in `apart`."""
+        alike: dict[str, list[str]] = {}
+        for name, spec in sorted(specs.items()):
+            if isinstance(spec, tf.io.FixedLenFeature) and name not in apart:
+                alike.setdefault(f"packed {spec.dtype.name}{list(spec.shape)}", []).append(name)
+        return cls({pack: tuple(names) for pack, names in alike.items() if len(names) >= FEWEST})
+
+    def pack(self, features: Mapping[str, Any]) -> dict[str, Any]:
+        """Stack the tensors [batch, ...] of each group into one tensor [batch, features, ...]."""
+        packed = {pack: tf.stack([features[name] for name in names], axis=1) for pack, names in self.packs.items()}
+        inside = {name for names in self.packs.values() for name in names}
+        return {name: tensor for name, tensor in features.items() if name not in inside} | packed
+
+    def unpack(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Reverse `pack`, for tensors or tensor specs."""
+        features: dict[str, Any] = {}
+        for name, tensor in batch.items():
+            if name not in self.packs:
+                features[name] = tensor
+            elif isinstance(tensor, tf.TypeSpec):
+                spec = tf.TensorSpec([tensor.shape[0], *tensor.shape[2:]], tensor.dtype)
+                features |= dict.fromkeys(self.packs[name], spec)
+            else:
+                # The model unpacks arrays of NumPy and JAX, too.
+                of_tf = tf.is_tensor(tensor)
+                parts = tf.unstack(tensor, axis=1) if of_tf else [tensor[:, i] for i in range(tensor.shape[1])]
+                features |= zip(self.packs[name], parts, strict=True)
+        return features
 
 
 def make_feed(
@@ -54,8 +96,7 @@ def make_feed(
     Raises:
       InfeedError: there are no records, or too many are corrupt.
     """
-    _check_objects(graph, options)
-    _check_sets(graph, options)
+    _check_roles(graph, options)
     images = image_names(graph.transformed_spec, options)
     normalization = options.normalise.describe() if images and options.normalise else ""
     changes = options.augment.describe() if images and training and options.augment else ""
@@ -142,14 +183,6 @@ def _asserted(value: tf.Tensor, holds: tf.Tensor, *complaint: Any) -> tf.Tensor:
         return tf.identity(value)
 
 
-def _as_mask(feature: tf.Tensor) -> tf.Tensor:
-    if not feature.dtype.is_floating:
-        return feature
-    fits = tf.reduce_all((feature >= 0) & (feature <= tf.uint8.max))
-    sound = _asserted(feature, fits, "masks must hold classes from 0 to 255, but one contains:", feature)
-    return tf.cast(sound, mask_type(feature.dtype))
-
-
 def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: bool, served: bool) -> BatchFunctions:
     transformed = options.examples_are == "transformed"
     parsing_spec = graph.transformed_spec if transformed else graph.raw_spec
@@ -160,19 +193,31 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
     def transform(raw: dict[str, Any]) -> Labeled:
         features = dict(raw) if transformed else graph.transform(raw)
         for name in set(options.masks) & set(features):
-            features[name] = _as_mask(features[name])
+            mask = features[name]
+            if mask.dtype.is_floating:
+                fits = tf.reduce_all((mask >= 0) & (mask <= tf.uint8.max))
+                sound = _asserted(mask, fits, "masks must hold classes from 0 to 255, but one contains:", mask)
+                features[name] = tf.cast(sound, mask_type(mask.dtype))
         labels = labels_of(features, options)
         for name in graph.labels:
             del features[name]
-        weight = [_weight(features.pop(options.feed.weight))] if options.feed.weight else []
+        weight = []
+        if options.feed.weight:
+            given = tf.cast(tf.reshape(features.pop(options.feed.weight), [-1]), tf.float32)
+            is_sound = tf.reduce_all(tf.math.is_finite(given) & (given >= 0))
+            wrong = "an example's weight is negative or not a number; FeedOptions.weight names the feature"
+            weight = [_asserted(given, is_sound, wrong)]
         for name in image_names(features, options):
             features[name] = tf.cast(features[name], tf.uint8)
         packed = packing.pack(features)
         if not training:
             return _usable_rows(packed, labels.get("", labels), *weight)
         # Neither -1 nor NaN may reach the loss.
-        sound = {name: _asserted_usable(one, options.outputs[name].feature) for name, one in labels.items()}
-        return packed, sound.get("", sound), *weight
+        for name, label in labels.items():
+            named = options.outputs[name].feature
+            wrong = f"a training record has no label {named}, or a class that Transform has not seen: remove it"
+            labels[name] = _asserted(label, tf.reduce_all(_is_usable(label)), wrong)
+        return packed, labels.get("", labels), *weight
 
     def normalise_batch(batch: Labeled) -> Labeled:
         return normalise_images(batch[0], options), *batch[1:]
@@ -203,19 +248,6 @@ def check_servable(before: Mapping[str, Any], after: Mapping[str, Any], where: s
         if was.dtype != now.dtype or not was.shape.is_compatible_with(now.shape):
             what = f"feature {name!r} is {now.dtype.name} {now.shape}, but {was.dtype.name} {was.shape} in serving"
             raise InfeedError(what, where=where, do="return the type and shape that Transform returns")
-
-
-def _weight(feature: tf.Tensor) -> tf.Tensor:
-    """Return the weights, float32 [batch]. Negative weights and NaN are errors."""
-    weight = tf.cast(tf.reshape(feature, [-1]), tf.float32)
-    is_sound = tf.reduce_all(tf.math.is_finite(weight) & (weight >= 0))
-    complaint = "an example's weight is negative or not a number; FeedOptions.weight names the feature"
-    return _asserted(weight, is_sound, complaint)
-
-
-def _asserted_usable(label: tf.Tensor, name: str) -> tf.Tensor:
-    wrong = f"a training record has no label {name}, or a class that Transform has not seen: remove it"
-    return _asserted(label, tf.reduce_all(_is_usable(label)), wrong)
 
 
 def _usable_rows(features: dict[str, Any], label: Any, *weight: tf.Tensor) -> Labeled:
@@ -263,17 +295,13 @@ def _augment(batch: Labeled, number: tf.Tensor, workers: WorkerContext, options:
     return changed, changed.pop(mask) if alone else label, *weight
 
 
-def _check_sets(graph: Graph, options: TrainOptions) -> None:
-    """Raise InfeedError for a label of several classes that is not one number per class."""
+def _check_roles(graph: Graph, options: TrainOptions) -> None:
+    """Raise InfeedError if a label of several classes is not one number per class, or objects cannot follow images."""
     for one in options.outputs.values():
         spec = graph.transformed_spec[one.feature]
         if one.task == "multilabel" and not (isinstance(spec, tf.io.FixedLenFeature) and len(spec.shape) == 1):
             do = f"declare it in Transform: Label({one.feature!r}, task='multilabel')"
             raise InfeedError(f"the label {one.feature!r} is not [classes]", where="task multilabel", do=do)
-
-
-def _check_objects(graph: Graph, options: TrainOptions) -> None:
-    """Raise InfeedError if masks or boxes are not among the features, or cannot follow the images."""
     specs = {
         name: tf.TensorSpec([None, *spec.shape], spec.dtype) if isinstance(spec, tf.io.FixedLenFeature) else None
         for name, spec in graph.transformed_spec.items()

@@ -27,8 +27,7 @@ from infeed.components.seams import keras as keras_seam
 from infeed.components.seams.tensorflow import untuned
 from infeed.components.trainer.checkpoint import Checkpoints
 from infeed.components.trainer.distribution import all_reduce_mean, distribute, gather_seconds, strategy_name
-from infeed.components.trainer.epochs import RecordEpochs, tapped_epochs
-from infeed.components.trainer.pace import ReportPace
+from infeed.components.trainer.epochs import RecordEpochs, ReportPace, tapped_epochs
 from infeed.components.trainer.steps import (
     Progress,
     StepFunctions,

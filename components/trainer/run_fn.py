@@ -21,11 +21,10 @@ from infeed.components.trainer.class_weights import with_class_weights
 from infeed.components.trainer.cluster import OutputDirs, chief_writes
 from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.export import ServingModel
-from infeed.components.trainer.finite import NaNError, check_trained
 from infeed.components.trainer.model import ModelSpec, make_model
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.profile import write_profile
-from infeed.components.trainer.training import Training, features_of, model_spec, prepare
+from infeed.components.trainer.training import NaNError, Training, check_trained, features_of, model_spec, prepare
 
 _log = logging.getLogger(__name__)
 

@@ -1,9 +1,16 @@
-"""Preparation before the first training step: options, cluster, transform graph and feeds."""
+"""Around the loop: options, cluster, transform graph and feeds before the first step, and a check after the last one.
+
+`run_fn` calls `prepare`, which returns a `Training`. `loop` trains its model, and `steps` has the graphs of the steps.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import logging
+import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -16,19 +23,19 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.feed.build import Batches, Feed
 from infeed.components.feed.options import WorkerContext
 from infeed.components.trainer import cluster, distribution
-from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder
-from infeed.components.trainer.checkpoint_mirror import CheckpointMirror
+from infeed.components.trainer.checkpoint import CheckpointMirror, Checkpoints, checkpoint_folder
 from infeed.components.trainer.class_weights import ClassWeights, class_weights
 from infeed.components.trainer.cluster import OutputDirs
-from infeed.components.trainer.data import packing_of
+from infeed.components.trainer.data import Packing, packing_of
 from infeed.components.trainer.graph import Graph, open_graph
 from infeed.components.trainer.loop import Schedule
 from infeed.components.trainer.model import ModelSpec, OutputSpec
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, Backend, TrainOptions
 from infeed.components.trainer.own_input import check_same_length, make_input
-from infeed.components.trainer.packing import Packing
 
 C = TypeVar("C", bound=Checkpoints)
+_BATCHES = 100  # maximum batches that are searched for non-finite values
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -163,3 +170,44 @@ def features_of(train: Batches, evaluation: tf.data.Dataset, packing: Packing) -
     """Return the features that both specs of batches have, [batch, ...]. An input function may return only some."""
     specs, also = (packing.unpack(batches.element_spec[0]) for batches in (train, evaluation))
     return {name: spec for name, spec in specs.items() if name in also}
+
+
+class NaNError(InfeedError):
+    """Training ended with a NaN loss or NaN weights."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(NaNError, where=self.where, do=self.do), (self.what,)
+
+
+def check_trained(training: Training, model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    """Raise NaNError if the weights are NaN, or the last loss is, unless a callback restored earlier weights."""
+    losses = model.history.history.get("loss", [])
+    first = next((number for number, loss in enumerate(losses, 1) if math.isnan(loss)), None)
+    since = f"the loss is NaN from epoch {first} of {len(losses)} on" if first else ""
+    wrong = []
+    for weight in model.trainable_weights:
+        value = tf.convert_to_tensor(keras.ops.convert_to_numpy(weight))
+        if value.dtype.is_floating and bool(tf.reduce_any(tf.math.is_nan(value))):
+            wrong.append(weight.path)
+    diverged = bool(losses) and math.isnan(losses[-1])
+    if wrong or (diverged and not any(getattr(one, "restore_best_weights", False) for one in callbacks)):
+        what = since or f"{len(wrong)} weights have NaN, such as {wrong[0]}"
+        do = "lower the learning rate, or clip the gradients: keras.optimizers.Adam(1e-4, clipnorm=1.0)"
+        if names := _not_finite(training):
+            do = f"the batches contain NaN or infinite values in {', '.join(names)}: fill or clean them in Transform"
+        what += ", so the model would predict NaN and is not exported"
+        raise NaNError(what, where=training.options.model_fn, do=do)
+    if diverged:
+        _log.warning("%s; the model has the weights of an earlier epoch", since)
+
+
+def _not_finite(training: Training) -> list[str]:
+    """Return the features, `the label` and `the weight` with non-finite values in the first batches."""
+    packing, found = packing_of(training.graph, training.options), dict[str, None]()
+    for features, *others in itertools.islice(training.train.dataset(workers=training.workers), _BATCHES):
+        named = {**packing.unpack(features), **dict(zip(("the label", "the weight"), others, strict=False))}
+        parts = ((name, part) for name, one in named.items() for part in tf.nest.flatten(one, expand_composites=True))
+        found |= dict.fromkeys(
+            name for name, part in parts if part.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(part))
+        )
+    return list(found)

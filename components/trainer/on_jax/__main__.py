@@ -66,7 +66,7 @@ def _train(fn_args: Any, link: Link) -> None:
     from infeed.components.feed.user_maps import map_error_context
     from infeed.components.trainer.cluster import chief_writes
     from infeed.components.trainer.on_jax.devices import Devices
-    from infeed.components.trainer.on_jax.training import fit
+    from infeed.components.trainer.on_jax.training import fit, profile_of
     from infeed.components.trainer.profile import write_profile_of
     from infeed.components.trainer.training import prepare, read_options
 
@@ -87,9 +87,9 @@ def _train(fn_args: Any, link: Link) -> None:
             link.exit_with_parent()
             return given
 
-        fitted = fit(training, places, devices, weights)
-        link.send("trained", fitted.model.get_weights())
-        write_profile_of(training, fitted.profile(training.train.plan), places.run)
+        loop = fit(training, places, devices, weights)
+        link.send("trained", loop.model.get_weights())
+        write_profile_of(training, profile_of(loop, training.train.plan), places.run)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -18,10 +17,10 @@ from infeed.components.dataset.input_profile import Ceiling
 from infeed.components.feed.meter import Meter
 from infeed.components.trainer.epochs import RecordEpochs
 from infeed.components.trainer.loop import Schedule
-from infeed.components.trainer.on_jax.batches import Ahead, evaluation_batches, training_batches
-from infeed.components.trainer.on_jax.devices import Devices
+from infeed.components.trainer.on_jax.devices import Ahead, Devices, evaluation_batches, training_batches
 from infeed.components.trainer.steps import Progress
 
+_Step = Callable[[Any, Any], Any]
 _IN_FLIGHT = 2  # steps that may be waiting for the devices; each holds a batch
 
 
@@ -54,28 +53,20 @@ class State:
         self._arrays = None
 
 
-@dataclass(frozen=True)
-class Steps:
-    """Compiled steps: (state, batch) -> (logs, state)."""
+def compiled_steps(model: keras.Model, state: State, pick: Callable[[Any], Any]) -> tuple[_Step, _Step]:
+    """Return the training step and the evaluation step, compiled: (state, batch) -> (logs, state)."""
+    import jax
 
-    train: Callable[[Any, Any], Any]
-    test: Callable[[Any, Any], Any]
+    def train_step(state: Any, batch: Any) -> Any:
+        return model.train_step(state, pick(batch))
 
-    @classmethod
-    def of(cls, model: keras.Model, state: State, pick: Callable[[Any], Any]) -> Steps:
-        import jax
+    def test_step(state: Any, batch: Any) -> Any:
+        return model.test_step(state, pick(batch))
 
-        def train_step(state: Any, batch: Any) -> Any:
-            return model.train_step(state, pick(batch))
-
-        def test_step(state: Any, batch: Any) -> Any:
-            return model.test_step(state, pick(batch))
-
-        weights, others, optimizer, metrics = jax.tree.map(lambda one: one.sharding, state.take())
-        shardings = None, (weights, others, optimizer, metrics)
-        train = jax.jit(train_step, donate_argnums=0, out_shardings=shardings)
-        test = jax.jit(test_step, out_shardings=(None, (weights, others, metrics)))
-        return cls(train, test)
+    weights, others, optimizer, metrics = jax.tree.map(lambda one: one.sharding, state.take())
+    shardings = None, (weights, others, optimizer, metrics)
+    train = jax.jit(train_step, donate_argnums=0, out_shardings=shardings)
+    return train, jax.jit(test_step, out_shardings=(None, (weights, others, metrics)))
 
 
 class Loop:
@@ -99,10 +90,11 @@ class Loop:
         pick: Callable[[Any], Any],
     ) -> None:
         self.model, self.progress, self.meter = model, progress, Meter()
-        self._devices, self._train, self._evaluation, self._schedule = devices, train, evaluation, schedule
+        self.devices, self._train, self._evaluation, self._schedule = devices, train, evaluation, schedule
         self.record = RecordEpochs(self.meter, progress, schedule.batch_size, devices.gather)
         self.state = State(model)
-        self._steps, self._running = Steps.of(model, self.state, pick), deque[Any]()  # logs of the steps in flight
+        self._train_step, self._test_step = compiled_steps(model, self.state, pick)
+        self._running = deque[Any]()  # logs of the steps in flight
         model.jax_state_sync = self.state.sync  # Keras' name for the callbacks of a user
 
     def fit(self, callbacks: Sequence[keras.callbacks.Callback], epochs: int) -> None:
@@ -118,7 +110,7 @@ class Loop:
             model=model,
         )
         model.stop_training = False
-        batches, logs = Ahead(training_batches(self._train, self._devices), self.meter), dict[str, Any]()
+        batches, logs = Ahead(training_batches(self._train, self.devices), self.meter), dict[str, Any]()
         try:
             hooks.on_train_begin()
             for epoch in range(self.progress.done // schedule.steps_per_epoch, epochs):
@@ -148,7 +140,7 @@ class Loop:
                 self.model.stop_training = True
             if self.model.stop_training:
                 break
-        logs = _as_numbers(logs)  # waits for the devices
+        logs = {name: float(value) for name, value in logs.items()}  # waits for the devices
         self.state.sync()
         return logs
 
@@ -158,7 +150,7 @@ class Loop:
 
         if len(self._running) == _IN_FLIGHT:
             jax.block_until_ready(self._running.popleft())
-        logs, arrays = self._steps.train(self.state.take(), batch)
+        logs, arrays = self._train_step(self.state.take(), batch)
         self.state.keep(arrays)
         self._running.append(logs)
         return logs  # type: ignore[no-any-return]
@@ -167,18 +159,18 @@ class Loop:
         hooks.on_test_begin()
         self.model.reset_metrics()
         weights, others, _, metrics = self.state.take()
-        size = self._schedule.batch_size // self._devices.workers.count
-        made = evaluation_batches(self._evaluation, self._devices, size)
+        size = self._schedule.batch_size // self.devices.workers.count
+        made = evaluation_batches(self._evaluation, self.devices, size)
         state, logs = (weights, others, metrics), dict[str, Any]()
         for number, batch in enumerate(made):
             for callback in hooks.callbacks:
                 callback.on_test_batch_begin(number)
-            logs, state = self._steps.test(state, batch)
+            logs, state = self._test_step(state, batch)
             for callback in hooks.callbacks:
                 callback.on_test_batch_end(number, logs)
         for variable, value in zip(self.model.metrics_variables, state[-1], strict=True):
             variable.assign(value)
-        logs = _as_numbers(logs)
+        logs = {name: float(value) for name, value in logs.items()}
         hooks.on_test_end(logs)
         return logs
 
@@ -187,23 +179,20 @@ class Loop:
 
         The clock of `Ahead` stands still while batches are ready, so the floor of waiting is 0.
         """
-        batch = next(training_batches(self._train.take(1), self._devices))
-        took = self._timed(batch, 8)  # the first call may compile
-        took = max(self._devices.gather([self._timed(batch, 8)]))
-        # All processes must take the same number of steps, but each has its own clock.
-        steps = max(8, int(8 * min(self._devices.gather([seconds])) / took))
-        took = self._timed(batch, steps)
-        return Ceiling(steps, took, steps * self._schedule.batch_size / took)
-
-    def _timed(self, batch: Any, count: int) -> float:
         import jax
 
-        started = time.perf_counter()
-        for _ in range(count):
-            logs = self._step(batch)
-        jax.block_until_ready(logs)
-        return time.perf_counter() - started
+        batch = next(training_batches(self._train.take(1), self.devices))
 
+        def timed(count: int) -> float:
+            started = time.perf_counter()
+            for _ in range(count):
+                logs = self._step(batch)
+            jax.block_until_ready(logs)
+            return time.perf_counter() - started
 
-def _as_numbers(logs: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in logs.items()}
+        timed(8)  # the first call may compile
+        took = max(self.devices.gather([timed(8)]))
+        # All processes must take the same number of steps, but each has its own clock.
+        steps = max(8, int(8 * min(self.devices.gather([seconds])) / took))
+        took = timed(steps)
+        return Ceiling(steps, took, steps * self._schedule.batch_size / took)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,15 +21,14 @@ from infeed.components.trainer.checkpoint import Checkpoints
 from infeed.components.trainer.class_weights import with_class_weights
 from infeed.components.trainer.cluster import OutputDirs
 from infeed.components.trainer.data import packing_of
-from infeed.components.trainer.finite import check_trained
+from infeed.components.trainer.epochs import ReportPace
 from infeed.components.trainer.model import build_model
 from infeed.components.trainer.model_inputs import ModelInputs, compute_losses, inputs_of, picked, symbolic_output
 from infeed.components.trainer.on_jax.devices import Devices
 from infeed.components.trainer.on_jax.loop import Loop
 from infeed.components.trainer.own_input import check_same_length
-from infeed.components.trainer.pace import ReportPace
 from infeed.components.trainer.steps import Progress
-from infeed.components.trainer.training import Training, features_of, model_spec
+from infeed.components.trainer.training import Training, check_trained, features_of, model_spec
 
 _CEILING_SECONDS, _CEILING_SHARE = 1.0, 0.1  # at most, and as a share of the training
 _log = logging.getLogger(__name__)
@@ -62,37 +60,7 @@ class JaxCheckpoints(Checkpoints):
             variable.assign(copy.numpy())
 
 
-@dataclass(frozen=True)
-class JaxFitted:
-    """A trained model, and how it was trained."""
-
-    loop: Loop
-    devices: Devices
-
-    @property
-    def model(self) -> keras.Model:
-        return self.loop.model
-
-    def profile(self, plan: InputPlan) -> InputProfile:
-        """Measure the step without input, which changes the weights, and return the profile of the training."""
-        progress.report("measuring the rate of the step without input")
-        record = self.loop.record
-        trained = sum(epoch.seconds for epoch in record.epochs)
-        return InputProfile(
-            strategy="JAX, data-parallel" if self.devices.count > 1 else "JAX, one_device",
-            replicas=self.devices.count,
-            hosts=self.devices.workers.count,
-            batch_size=plan.batch.size,
-            steps_per_epoch=plan.steps_per_epoch,
-            epochs=record.epochs,
-            ceiling=self.loop.ceiling(min(_CEILING_SECONDS, _CEILING_SHARE * trained)),
-            plan=plan.summary(),
-            bytes=plan.bytes,
-            timeline=record.timeline,
-        )
-
-
-def fit(training: Training, places: OutputDirs, devices: Devices, weights: Weights) -> JaxFitted:
+def fit(training: Training, places: OutputDirs, devices: Devices, weights: Weights) -> Loop:
     """Train the model, or resume a killed training.
 
     Raise InfeedError if JAX does not accept a feature, or the training ends in NaN.
@@ -117,31 +85,37 @@ def fit(training: Training, places: OutputDirs, devices: Devices, weights: Weigh
         state = Progress(plan.steps_per_epoch, 1, training.max_steps or float("inf"), start)
         loop = Loop(model, devices, dataset, evaluation, training.schedule(steps_per_call=1), state, pick)
         callbacks = make_callbacks(options, CallbackSpec(places.run, workers.index == 0, options.hparams))
-        _run(loop, callbacks, training, checkpoints)
+        pace = ReportPace(
+            plan.batch.size, training.max_steps, start, lambda: loop.meter.seconds, lambda: loop.record.epochs
+        )
+        hooks = loop.record.among([*callbacks, pace])
+        if checkpoints:  # last, because it saves and restores the state of the other callbacks
+            checkpoints.attach(loop.progress, (loop.record, *callbacks), loop.meter.waited)
+            checkpoints.sync = loop.state.sync
+            hooks.append(checkpoints)
+        # A finished training runs without an epoch, which restores the model and the state of its callbacks.
+        loop.fit(hooks, 0 if checkpoints and checkpoints.finished else training.epochs)
     check_trained(training, model, callbacks)
-    return JaxFitted(loop, devices)
+    return loop
 
 
-def _run(
-    loop: Loop,
-    callbacks: list[keras.callbacks.Callback],
-    training: Training,
-    checkpoints: JaxCheckpoints | None,
-) -> None:
-    pace = ReportPace(
-        training.train.plan.batch.size,
-        training.max_steps,
-        loop.progress.done,
-        lambda: loop.meter.seconds,
-        lambda: loop.record.epochs,
+def profile_of(loop: Loop, plan: InputPlan) -> InputProfile:
+    """Measure the step without input, which changes the weights, and return the profile of the training."""
+    progress.report("measuring the rate of the step without input")
+    devices, epochs = loop.devices, loop.record.epochs
+    trained = sum(epoch.seconds for epoch in epochs)
+    return InputProfile(
+        strategy="JAX, data-parallel" if devices.count > 1 else "JAX, one_device",
+        replicas=devices.count,
+        hosts=devices.workers.count,
+        batch_size=plan.batch.size,
+        steps_per_epoch=plan.steps_per_epoch,
+        epochs=epochs,
+        ceiling=loop.ceiling(min(_CEILING_SECONDS, _CEILING_SHARE * trained)),
+        plan=plan.summary(),
+        bytes=plan.bytes,
+        timeline=loop.record.timeline,
     )
-    hooks = loop.record.among([*callbacks, pace])
-    if checkpoints:  # last, because it saves and restores the state of the other callbacks
-        checkpoints.attach(loop.progress, (loop.record, *callbacks), loop.meter.waited)
-        checkpoints.sync = loop.state.sync
-        hooks.append(checkpoints)
-    # A finished training runs without an epoch, which restores the model and the state of its callbacks.
-    loop.fit(hooks, 0 if checkpoints and checkpoints.finished else training.epochs)
 
 
 def _built(
@@ -161,18 +135,14 @@ def _built(
         keras.utils.set_random_seed(options.feed.seed)
         model = build_model(options, spec)
         inputs = inputs_of(model, features, options.model_fn)
-        _check_features(inputs, features)
+        for name, feature in features.items():
+            if name not in inputs.unused and not is_static_number(feature):
+                what = f"feature {name!r} is {feature.dtype.name} {feature.shape}, which JAX does not accept"
+                do = "convert it to numbers of a fixed shape in Transform: apply a vocabulary to text, pad lists"
+                raise InfeedError(what, where="option backend", do=do)
         symbolic_output(model, inputs, features)
         model.set_weights(given)
     return model, inputs
-
-
-def _check_features(inputs: ModelInputs, features: Mapping[str, tf.TypeSpec]) -> None:
-    for name, spec in features.items():
-        if name not in inputs.unused and not is_static_number(spec):
-            what = f"feature {name!r} is {spec.dtype.name} {spec.shape}, which JAX does not accept"
-            do = "convert it to numbers of a fixed shape in Transform: apply a vocabulary to text, pad lists"
-            raise InfeedError(what, where="option backend", do=do)
 
 
 def _build_variables(model: keras.Model, element_spec: Any, pick: Callable[[Any], Any]) -> None:

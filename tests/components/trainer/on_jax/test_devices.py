@@ -1,65 +1,101 @@
-"""Trainings on several devices of one process, and of two."""
+"""Batches that a thread makes ahead of the steps, and evaluation batches that several processes share."""
 
-import json
+import threading
+from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
-import trained
+import tensorflow as tf
 
 from infeed.components.base.errors import InfeedError
+from infeed.components.feed.meter import Meter
+from infeed.components.trainer.on_jax.devices import Ahead, evaluation_batches, training_batches
 
-pytestmark = [pytest.mark.tfx, pytest.mark.slow, pytest.mark.stack]
-
-
-@pytest.mark.image  # the two processes have two devices each
-@pytest.mark.parametrize("devices", [4, 8])
-def test_devices_train_to_the_weights_of_one(table, train, on_one_device, on_jax, monkeypatch, devices):
-    monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count={devices}")
-    place = train(table[0], "class", "table", **on_jax)
-    trained.check_alike(place, on_one_device)
-    assert trained.profile(place)["replicas"] == devices
+pytestmark = [pytest.mark.slow, pytest.mark.stack]
 
 
-def of_tf_config(index, port):
-    machines = {"chief": [f"localhost:{port}"], "worker": ["localhost:1"]}
-    task = {"type": ["chief", "worker"][index], "index": 0}
-    return {"TF_CONFIG": json.dumps({"cluster": machines, "task": task})}
+@dataclass
+class OneOfTwoWorkers:
+    """Devices of a process beside one that has `other` rows in each evaluation batch."""
+
+    other: list[int]
+    placed: list[bool] = field(default_factory=list)
+
+    def gather(self, values):
+        return [*values, self.other.pop(0)]
+
+    def gather_rows(self, batch):
+        return tf.nest.map_structure(lambda one: np.concatenate([one, one + 100]), batch)
+
+    def place(self, batch, *, whole=False):
+        self.placed.append(whole)
+        return batch
 
 
-def of_jax(index, port):
-    return {
-        "JAX_COORDINATOR_ADDRESS": f"localhost:{port}",
-        "JAX_NUM_PROCESSES": "2",
-        "JAX_PROCESS_ID": str(index),
-    }
+def numbers(count, size):
+    return tf.data.Dataset.range(count).map(lambda n: ({"x": n[tf.newaxis]}, n)).batch(size)
 
 
-@pytest.mark.parametrize("cluster", [of_tf_config, pytest.param(of_jax, marks=pytest.mark.image)])
-def test_two_processes_train_to_the_weights_of_one_device(
-    table, start, hold_ports, on_one_device, on_jax, tmp_path, cluster
-):
-    [port] = hold_ports(1)
-    env = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    workers = [start(tmp_path, table[0], "class", "table", env=env | cluster(i, port), **on_jax) for i in range(2)]
-    for worker in workers:
-        code, output = worker.finish()
-        assert code == 0, output
-    trained.check_alike(tmp_path, on_one_device)
-    made = trained.profile(tmp_path)
-    assert (made["replicas"], made["hosts"]) == (4, 2)
-    assert all(len(epoch["workers_wait_seconds"]) == 2 for epoch in made["epochs"])
+def labels(batches):
+    return [batch[1].tolist() for batch in batches]
 
 
-def test_a_batch_that_the_devices_cannot_share_is_refused(table, train, on_jax, monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=5")
-    with pytest.raises(InfeedError, match=r"24(.|\n)*5 devices"):
-        train(table[0], "class", "table", **on_jax)
+def test_a_batch_that_is_ready_does_not_count_as_waiting():
+    asked, meter = threading.Event(), Meter()
+
+    def make():
+        yield from (1, 2)
+        asked.set()
+        yield 3
+
+    ahead = Ahead(make(), meter)
+    asked.wait()
+    assert [ahead.next(()), ahead.next(())] == [1, 2]
+    assert meter.seconds == [0.0]
+    ahead.close()
 
 
-def test_one_device_of_several_processes_is_refused(monkeypatch):
-    from infeed.components.trainer.on_jax.devices import Devices
-    from infeed.components.trainer.options import TrainOptions
+def test_the_clock_runs_while_there_is_no_batch():
+    let, meter = threading.Event(), Meter()
 
-    monkeypatch.setenv("TF_CONFIG", of_tf_config(0, 1)["TF_CONFIG"])
-    with pytest.raises(InfeedError, match="2 processes") as raised:
-        Devices.start(TrainOptions("m:f", "y", backend="jax", strategy="one_device"))
-    assert raised.value.where == "option strategy"
+    def make():
+        let.wait()
+        yield 1
+
+    ahead = Ahead(make(), meter)
+    threading.Timer(0.05, let.set).start()
+    assert ahead.next(()) == 1
+    assert meter.seconds[0] > 0
+    ahead.close()
+
+
+def test_an_error_of_the_feed_is_raised_by_the_loop():
+    def make():
+        yield 1
+        raise InfeedError("corrupt record", do="write it again")
+
+    ahead = Ahead(make(), Meter())
+    assert ahead.next(()) == 1
+    with pytest.raises(InfeedError, match="corrupt record"):
+        ahead.next(())
+
+
+def test_whole_numbers_have_32_bits_and_larger_ones_are_refused():
+    devices = OneOfTwoWorkers([])
+    [(features, label)] = training_batches(numbers(3, 3), devices)
+    assert features["x"].dtype == label.dtype == np.int32
+    too_large = numbers(3, 3).map(lambda features, label: (features, label + 2**40))
+    with pytest.raises(InfeedError, match=str(2**40 + 2)):
+        list(training_batches(too_large, devices))
+
+
+def test_full_batches_of_evaluation_are_shared_and_the_last_rows_are_on_every_device():
+    devices = OneOfTwoWorkers([2, 1, 0])
+    assert labels(evaluation_batches(numbers(4, 2), devices, 2)) == [[0, 1], [2, 3, 102]]
+    assert devices.placed == [False, True]
+
+
+def test_a_process_without_rows_takes_part_in_the_evaluation_of_the_others():
+    devices = OneOfTwoWorkers([2, 2, 0])
+    assert labels(evaluation_batches(numbers(2, 2), devices, 2)) == [[0, 1], [100, 100]]
+    assert devices.placed == [False, True]
