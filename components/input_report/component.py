@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from tfx import types
@@ -11,6 +12,7 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.types.experimental import simple_artifacts
 
+from infeed.components.base.drawing import notebook_frame
 from infeed.components.input_report.report import Report
 from infeed.components.input_report.verdict import ReportOptions
 
@@ -93,7 +95,24 @@ class InputReport(base_component.BaseComponent):
             report=types.Channel(type=simple_artifacts.Metrics),
         )
         if "IPython" in sys.modules:  # may be a notebook
-            from infeed.components.input_report.notebook import register
-
-            register()
+            show_in_notebooks()
         super().__init__(spec=spec)
+
+
+def show_in_notebooks() -> None:
+    """Let `InteractiveContext.show` display reports, as it displays statistics. Repeated calls have no effect."""
+    from IPython.display import HTML, display
+    from tfx.orchestration.experimental.interactive import visualizations
+
+    class ReportVisualization(visualizations.ArtifactVisualization):
+        """The HTML page of a report in a frame. Other artifacts of the same type show nothing."""
+
+        ARTIFACT_TYPE = simple_artifacts.Metrics
+
+        def display(self, artifact: types.Artifact) -> None:
+            page = Path(artifact.uri, "report.html")
+            if page.exists():
+                frame = notebook_frame(page.read_text(encoding="utf-8"))
+                display(HTML(f"<div>{frame}</div>"))  # IPython warns about text that begins with an iframe
+
+    visualizations.get_registry().register(ReportVisualization)

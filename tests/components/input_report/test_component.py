@@ -120,3 +120,25 @@ def placed(definitions: dict[str, Any], name: str, folder: Path) -> dict[str, An
     """The runtime artifact of one input or output, of the type that the compiled job gives it."""
     artifact_type = definitions["artifacts"][name]["artifactType"]
     return {"artifacts": [{"name": name, "uri": str(folder), "type": artifact_type}]}
+
+
+def test_a_report_is_shown_in_a_frame_and_other_metrics_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfx.orchestration.experimental.interactive import visualizations
+    from tfx.types.experimental import simple_artifacts
+
+    from infeed.components.input_report.component import show_in_notebooks
+
+    shown: list[Any] = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    show_in_notebooks()
+    show_in_notebooks()
+    artifact = simple_artifacts.Metrics()
+    artifact.uri = str(tmp_path)
+    visualization = visualizations.get_registry().get_visualization(artifact.type_name)
+    visualization.display(artifact)
+    assert not shown
+    (tmp_path / "report.html").write_text('<p class="verdict">balanced</p>')
+    visualization.display(artifact)
+    assert 'srcdoc="&lt;p class=&quot;verdict&quot;&gt;' in shown[0].data

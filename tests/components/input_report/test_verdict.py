@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.input_profile import InputProfile
+from infeed.components.base.units import percent, times
+from infeed.components.dataset.input_profile import Ceiling, EpochProfile, InputProfile, PlanSummary, StepSummary
 from infeed.components.dataset.manifest import Shard, Split
-from infeed.components.input_report.verdict import ReportOptions, Verdict, judge
+from infeed.components.input_report.report import Report
+from infeed.components.input_report.verdict import LEAST_COMPUTING_FRACTION, ReportOptions, TimeShares, Verdict, judge
 
 Make = Callable[..., InputProfile]
 
@@ -221,3 +228,185 @@ def test_who_does_not_wait_is_given_no_advice_on_input(profile: Make) -> None:
 
 def test_all_well_means_no_advice(profile: Make) -> None:
     assert advice(profile(epochs=[(1.0, 0.0), (1.0, 0.0)], ceiling=1010.0), split_of(1, 900_000_000)) == ""
+
+
+STAGES = ("shards", "read", "shuffle", "batch", "parse", "transform", "augment", "prefetch")
+PROMISE = re.compile(r"(?<!Reading can be up to )\b([\d.]+) times as fast|training up to ([\d.]+) times")
+ON_INPUT = ("FeedOptions", "CPU cores", "shards")
+
+shares = st.floats(0, 1)
+
+
+def _parts(draw: st.DrawFn, lasted: float, steps: int) -> tuple[Any, ...]:
+    """Waiting, examples, rate, memory, and time between calls, a part of it in a callback."""
+    waited = lasted * draw(shares)
+    outside = (lasted - waited) * draw(shares)
+    return waited, steps * 10, steps * 10 / lasted, 1 << 30, (), outside, {"Slow": outside * draw(shares)}
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> InputProfile:
+    """Epochs of any length with any share of waiting, and a ceiling of any height."""
+    steps = draw(st.integers(1, 2000))
+    epochs = tuple(
+        EpochProfile(number, steps, lasted, *_parts(draw, lasted, steps))
+        for number, lasted in enumerate(draw(st.lists(st.floats(0.01, 1000), min_size=1, max_size=4)))
+    )
+    ceiling = draw(st.none() | st.builds(Ceiling, st.just(50), st.just(0.5), st.floats(1, 1e6), st.floats(0, 0.1)))
+    plan = PlanSummary("stream", "why", tuple(StepSummary(name, "does", "why") for name in STAGES))
+    return InputProfile("mirrored", 2, 1, 10, steps, epochs, ceiling, plan, draw(st.integers(1, 1 << 34)))
+
+
+@given(profiles(), st.none() | shares)
+def test_the_share_the_kind_the_gain_and_the_advice_agree(profile: InputProfile, limit: float | None) -> None:
+    verdict = judge(profile, max_wait_fraction=limit)
+    share = verdict.judged_wait_fraction
+    assert 0 <= share <= 1
+    most = 1 / max(1 - share, LEAST_COMPUTING_FRACTION)
+    assert 1 <= verdict.gain <= most
+    assert share < 0.05 or verdict.kind not in ("compute-bound", "unclear")
+    assert share >= 0.2 or verdict.kind != "input-bound"
+    assert share >= 0.05 or verdict.kind != "balanced"
+    most_waited = verdict.wait_uncertainty if verdict.kind == "unclear" else share
+    assert verdict.blessed == (None if limit is None else most_waited <= limit)
+    assert verdict.kind != "overhead-bound" or verdict.outside_fraction + verdict.slowed_fraction >= 0.2
+    assert 0.03 <= verdict.wait_uncertainty <= 1
+    if verdict.kind not in ("input-bound", "balanced"):
+        assert not [said for said in verdict.advice for word in ON_INPUT if word in said]
+    of_others = ("Try batch_size", "Make the callback", "Run more steps")
+    of_input = [said for said in verdict.advice if not said.startswith(of_others)]
+    for promised in PROMISE.findall(" ".join([verdict.headline, *of_input])):
+        assert float("".join(promised)) <= float(times(most).split()[0])
+
+
+@given(profiles())
+def test_a_higher_floor_never_makes_for_more_waiting(profile: InputProfile) -> None:
+    without = profile if profile.ceiling is None else _with_floor(profile, 0.0)
+    assert judge(profile, max_wait_fraction=None).wait_fraction <= judge(without, max_wait_fraction=None).wait_fraction
+
+
+@given(profiles())
+def test_what_programs_read_is_what_people_see(profile: InputProfile) -> None:
+    verdict = judge(profile, max_wait_fraction=0.1)
+    report = Report(profile, verdict, 0.1)
+    assert report.custom_properties()["wait_fraction"] == verdict.judged_wait_fraction
+    assert report.custom_properties()["blessed"] == verdict.blessed
+    facts = dict(report._facts())
+    if verdict.wait_fraction_after_first is not None:
+        assert facts["Waited in all epochs"] == percent(verdict.wait_fraction)
+
+
+def _with_floor(profile: InputProfile, floor: float) -> InputProfile:
+    assert profile.ceiling is not None
+    return dataclasses.replace(profile, ceiling=dataclasses.replace(profile.ceiling, floor_seconds=floor))
+
+
+def trained(profile: InputProfile, outside: float = 0.0, **callbacks: float) -> InputProfile:
+    """The profile with so many seconds between calls in each epoch, some of them in callbacks."""
+    epochs = tuple(
+        dataclasses.replace(epoch, outside_seconds=outside, callback_seconds=callbacks) for epoch in profile.epochs
+    )
+    return dataclasses.replace(profile, epochs=epochs)
+
+
+def with_step(profile: InputProfile, seconds: float, floor: float = 0.0, spread: float = 0.0) -> InputProfile:
+    """A step alone takes so many seconds."""
+    assert profile.ceiling is not None
+    rate = profile.batch_size / seconds
+    ceiling = dataclasses.replace(
+        profile.ceiling, examples_per_second=rate, floor_seconds=floor, floor_spread_seconds=spread
+    )
+    return dataclasses.replace(profile, ceiling=ceiling)
+
+
+def test_the_parts_make_up_the_whole(profile: Make) -> None:
+    # Epochs of 1 s and 100 steps: 0.1 s waited, 0.4 s between calls, and steps of 2 ms alone.
+    shares = TimeShares.of(with_step(trained(profile(epochs=[(1.0, 0.1)] * 9), 0.4, Slow=0.3), 0.002))
+    assert (shares.waited, shares.outside) == pytest.approx((0.1, 0.4))
+    assert shares.slowed == pytest.approx(1 - 0.1 - 0.4 - 0.2)
+    assert shares.callback == ("Slow", pytest.approx(0.3))
+
+
+def test_without_a_ceiling_nobody_knows_how_long_a_step_takes_alone(profile: Make) -> None:
+    assert TimeShares.of(profile(ceiling=None)).slowed == 0
+
+
+@pytest.mark.parametrize(("outside", "slow", "named"), [(0.4, 0.3, True), (0.4, 0.1, False), (0.0, 0.0, False)])
+def test_a_callback_is_named_if_it_takes_most_of_the_time_between_calls(
+    outside: float, slow: float, named: bool, profile: Make
+) -> None:
+    shares = TimeShares.of(trained(profile(epochs=[(1.0, 0.0)] * 9), outside, Slow=slow, TensorBoard=0.01))
+    assert (shares.callback is not None) == named
+
+
+def test_epochs_are_repeats_and_runs_differ_by_three_points_at_least(profile: Make) -> None:
+    alike, different = ([(1.0, 0.1)] * 9, [(1.0, 0.05), *[(1.0, 0.05), (1.0, 0.35)] * 4])
+    assert TimeShares.of(profile(epochs=alike)).uncertainty == pytest.approx(0.03)
+    assert 0.08 < TimeShares.of(profile(epochs=different)).uncertainty < 0.2
+
+
+def test_a_floor_whose_turns_differ_makes_the_share_uncertain(profile: Make) -> None:
+    given = with_step(profile(epochs=[(1.0, 0.4)] * 9), 0.001, floor=0.001, spread=0.0008)
+    assert TimeShares.of(given).uncertainty == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize(
+    ("waited", "outside", "alone", "kind"),
+    [
+        (0.0, 0.25, 0.0075, "overhead-bound"),  # a quarter of the time between calls
+        (0.0, 0.15, 0.0085, "compute-bound"),
+        (0.01, 0.0, 0.0018, "overhead-bound"),  # 10 ms in training, 1.8 ms alone
+        (0.10, 0.1, 0.003, "overhead-bound"),
+        (0.10, 0.1, 0.008, "balanced"),
+        (0.30, 0.1, 0.001, "input-bound"),
+        (0.30, 0.4, 0.003, "overhead-bound"),
+    ],
+)
+def test_time_that_is_neither_waiting_nor_the_step_has_a_verdict_of_its_own(
+    waited: float, outside: float, alone: float, kind: str, profile: Make
+) -> None:
+    given = with_step(trained(profile(epochs=[(1.0, waited)] * 20), outside), alone)
+    assert verdict_of(given).kind == kind
+
+
+def test_milliseconds_between_calls_set_the_pace_and_are_not_worth_a_change(profile: Make) -> None:
+    verdict = verdict_of(trained(profile(epochs=[(0.01, 0.0)] * 9), 0.009))
+    assert (verdict.kind, verdict.advice) == ("overhead-bound", ())
+    assert "72 ms" in verdict.headline
+
+
+def test_a_slow_callback_is_named_with_its_share_and_what_to_do(profile: Make) -> None:
+    verdict = verdict_of(trained(profile(epochs=[(1.0, 0.0)] * 9), 0.6, Sleeper=0.55))
+    assert verdict.bottleneck == "callback Sleeper"
+    assert "60 % between calls of the training function (55 % in the callback Sleeper)" in verdict.headline
+    (advice,) = (said for said in verdict.advice if "Sleeper" in said)
+    assert "on_epoch_end" in advice
+    assert "2.5 times as fast" in advice
+
+
+def test_time_of_python_between_calls_calls_for_longer_calls(profile: Make) -> None:
+    verdict = verdict_of(trained(profile(epochs=[(1.0, 0.0)] * 9), 0.6))
+    assert verdict.bottleneck == "time between calls"
+    assert "steps_per_call" in " ".join(verdict.advice)
+
+
+def test_steps_that_run_longer_than_alone_have_causes(profile: Make) -> None:
+    verdict = verdict_of(with_step(profile(epochs=[(1.0, 0.0)] * 9), 0.0018))
+    assert verdict.bottleneck == "other work on the same CPU"
+    assert "82 % in steps that are slower than alone" in verdict.headline
+    assert verdict.slowed_fraction == pytest.approx(0.82)
+
+
+@pytest.mark.parametrize(("limit", "blessed"), [(0.5, True), (0.3, False)])
+def test_a_floor_above_what_was_counted_tells_nothing(limit: float, blessed: bool, profile: Make) -> None:
+    # 100 steps of 10 ms: 4 ms of each were counted, and 8 ms for a batch that is there.
+    verdict = verdict_of(with_step(profile(epochs=[(1.0, 0.4)] * 9), 0.01, floor=0.008), limit)
+    assert (verdict.kind, verdict.gain, verdict.advice) == ("unclear", 1.0, ())
+    assert (verdict.judged_wait_fraction, verdict.wait_uncertainty) == (0.0, pytest.approx(0.4))
+    assert "4,000 µs a step" in verdict.headline
+    assert "8,000 µs for a batch" in verdict.headline
+    assert verdict.blessed is blessed
+
+
+def test_a_floor_a_little_above_what_was_counted_is_no_waiting(profile: Make) -> None:
+    assert verdict_of(with_step(profile(epochs=[(1.0, 0.4)] * 9), 0.01, floor=0.0042)).kind == "compute-bound"
