@@ -29,7 +29,7 @@ from infeed.components.feed.shards import shard_files
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.trainer.distribution import without_accelerators
 from infeed.components.trainer.on_jax.devices import Ahead, Devices, training_batches
-from infeed.components.trainer.on_jax.loop import State, Steps
+from infeed.components.trainer.on_jax.loop import State, compiled_steps
 
 _RATE = 1e-4
 
@@ -97,10 +97,10 @@ def _task(name: str, data: Data, folder: Path, model: keras.Model) -> Task:
     model.optimizer.build(model.trainable_variables)
     state, running, batch = State(model), list[Any](), data.loaded.plan.batch_size
     functions = _of_pictures(data.sizes.side) if name == "jpeg" else _of_columns(model)
-    steps = Steps.of(model, state, lambda batch: batch)
+    train_step, _ = compiled_steps(model, state, lambda batch: batch)
 
     def step(batch: Any) -> None:
-        logs, arrays = steps.train(state.take(), batch)
+        logs, arrays = train_step(state.take(), batch)
         running[:] = logs.values()
         state.keep(arrays)
 
