@@ -144,12 +144,6 @@ class Settings:
         names = (self.label,) if isinstance(self.label, str) else self.label or ()
         return dict.fromkeys(names, LabelSettings(self.task))
 
-    @property
-    def at_top(self) -> dict[str, Any]:
-        """Settings of `ingest` at the top level of the file."""
-        given = {"on_bad_row": self.on_bad_row, "bad_row_limit": self.bad_row_limit}
-        return {name: value for name, value in given.items() if value is not None}
-
 
 @dataclass(frozen=True)
 class Project:

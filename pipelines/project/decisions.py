@@ -1,36 +1,39 @@
-"""Decisions from a survey of the data: the metric of the model, the training schedule, and notes about the data.
+"""Decisions from a survey of the data: the metric of the model, the training schedule, and the training options.
 
-Every skipped column has a note. The config overrides decisions.
+The config overrides decisions. The classes, features and splits that training options name are checked before any node
+runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from shlex import quote
-from typing import Any, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar, get_args
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
-from infeed.components.base.units import counted, significant
+from infeed.components.feed.options import Augment, FeedOptions, Normalise
+from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
-from infeed.components.transform.infer import are_whole
+from infeed.components.transform.kinds.clean import Fill
+from infeed.components.transform.kinds.encode import Hash, Looked
 from infeed.components.transform.kinds.image import DecodeImage
-from infeed.pipelines.config import Blessing, Metric
-from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Survey, TableSurvey
+from infeed.components.transform.kinds.label import Label
+from infeed.components.transform.kinds.scale import ZScore
+from infeed.pipelines.config import TRAIN, Blessing, Metric
+from infeed.pipelines.project.config_file import Project
+from infeed.pipelines.surveys import ImageSurvey, Survey, TableSurvey
+
+Part = TypeVar("Part")
 
 # Share of the majority class at which accuracy no longer distinguishes a good model from a constant one.
 _IMBALANCED = 2 / 3
-_SEE_CLASSES = ("auc", "recall", "precision", "f1")
+SEE_CLASSES = ("auc", "recall", "precision", "f1")
 _METRICS = {
     "classification": ("accuracy", "recall", "precision", "f1"),
     "regression": ("mse",),
     "multilabel": ("recall", "precision", "f1"),
 }
-_MAX_QUANTITY_CLASSES = 20
-_FEW_ROWS = 20  # average number of rows per class
-_RARE = 5  # maximum rows of a class that is too rare to evaluate
-_MIN_NAMED = 20  # with fewer rows, numbers may be distinct by chance
-_SHOWN = 12  # maximum columns or classes to list by name
 
 # With few rows, an epoch has few steps, so there are many epochs. With many rows, an epoch has hundreds of steps, and
 # larger batches spread the fixed cost of a step over more rows.
@@ -45,14 +48,6 @@ _LARGEST_BATCH = {"rows": 1024, "images": 256}
 # Share of the epochs without improvement that ends training. The templates lower the learning rate over all epochs,
 # and improve most near the end.
 _PATIENCE = 1 / 3
-
-_RESIZED = {
-    "stretch": "stretched or squeezed, which changes the aspect ratio",
-    "fit": "shown whole, padded with black",
-    "crop": "cropped to the right aspect ratio",
-}
-
-Note = tuple[str, str]
 
 
 def choose_blessing(survey: Survey, given: Any) -> Blessing:
@@ -74,11 +69,10 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
         return schema.read(Blessing, chosen, "blessing")
     if metric not in (fitting := [*_METRICS[survey.task], *(["auc"] if two else [])]):
         kind = {"regression": "a regression", "multilabel": f"sets of {len(survey.classes)} classes"}
-        what = f"metric is {metric!r}, but this is " + kind.get(
-            survey.task, f"a classification of {len(survey.classes)} classes"
-        )
+        this = kind.get(survey.task, f"a classification of {len(survey.classes)} classes")
+        what = f"metric is {metric!r}, but this is {this}"
         raise InfeedError(what, where="blessing.metric", do=f"use one of {', '.join(fitting)}")
-    if metric in _SEE_CLASSES and two:
+    if metric in SEE_CLASSES and two:
         chosen.setdefault("positive", survey.classes[survey.class_rows.index(min(survey.class_rows))])
     positive = chosen.get("positive")
     if positive is not None and survey.task == "multilabel":
@@ -104,19 +98,6 @@ def _about_output(survey: Survey, chosen: dict[str, Any]) -> Survey:
     return survey.about(output)
 
 
-def why(survey: Survey, blessing: Blessing) -> str:
-    """Describe the criterion of the blessing, with the reason for the metric."""
-    of = f" of {blessing.positive!r}" if blessing.positive else ""
-    of += f" for {blessing.output}" if blessing.output else ""
-    words = (
-        f"{blessing.metric}{of}, {'at least' if blessing.higher_is_better else 'at most'} {significant(blessing.bound)}"
-    )
-    if blessing.metric in _SEE_CLASSES and is_imbalanced(survey):
-        commonest = survey.classes[survey.class_rows.index(max(survey.class_rows))]
-        return f"{words}: always predicting {commonest!r} has an accuracy of {survey.guess:.1%}"
-    return words
-
-
 def is_imbalanced(survey: Survey) -> bool:
     """Return whether the majority class makes up most of the rows."""
     return survey.task == "classification" and survey.guess > _IMBALANCED
@@ -134,9 +115,8 @@ def _guess(metric: str, positive: str | None, survey: Survey) -> float:
     if metric in ("recall", "precision"):
         other = "precision" if metric == "recall" else "recall"
         what = f"{metric} has no default bound: it can be raised at the cost of {other}"
-        raise InfeedError(
-            what, where="blessing.bound", do="set a bound, such as bound: 0.8, or use the metric f1 or auc"
-        )
+        do = "set a bound, such as bound: 0.8, or use the metric f1 or auc"
+        raise InfeedError(what, where="blessing.bound", do=do)
     return survey.guess
 
 
@@ -171,148 +151,97 @@ def _count(given: Any) -> int:
     return given if isinstance(given, int) and given > 0 else 0
 
 
-def notes(
-    survey: Survey, data: str, features: Sequence[Feature], blessing: Blessing, function: str | None = None
-) -> Iterator[Note]:
-    """Yield (topic, text) notes about the data, the label, and used, skipped or suspicious columns.
+def train_options(
+    project: Project, train: dict[str, Any], survey: Survey, labels: Sequence[str], features: Sequence[Feature]
+) -> TrainOptions:
+    """Return the training options of a project, with `train`, the settings that `choose_schedule` has completed.
 
-    A `function` is the user's preprocessing_fn, which receives all columns.
+    Raises InfeedError if an option is invalid, or names a label, class, feature or split that does not exist.
     """
-    if isinstance(survey, ImageSurvey):
-        yield from _of_pictures(survey, data, features)
-    else:
-        yield from _of_table(survey, data, features, function)
-    if survey.rejected:
-        unit = "image" if isinstance(survey, ImageSurvey) else "row"
-        yield "bad rows", f"{counted(survey.rejected, unit)} rejected, in rejected.jsonl beside the examples"
-    yield "judged by", why(survey, blessing)
+    settings, of_feed = project.settings, [one.name for one in fields(FeedOptions)]
+    schema.check_known(train, [*(one.name for one in fields(TrainOptions)), *of_feed], "train")
+    feed = {name: train.pop(name) for name in of_feed if name in train}
+    for option in ("map_examples", "map_batches"):
+        if isinstance(given := feed.get(option), str):
+            feed[option] = project.reference(given)
+        elif isinstance(given, Mapping) and isinstance(given.get("function"), str):
+            feed[option] = {**given, "function": project.reference(given["function"])}
+    for function in ("callbacks_fn", "input_fn"):
+        if train.get(function):
+            train[function] = project.reference(train[function])
+
+    def part(kind: type[Part], given: Any, where: str) -> Part | None:
+        """Read a training option that is outside `train` in the file."""
+        return None if given is None else schema.read(kind, given, where)
+
+    options = schema.read(
+        TrainOptions,
+        {
+            "model_fn": project.reference(settings.model),
+            **_targets(survey, labels, {name: one.threshold for name, one in settings.labels.items()}),
+            "hparams": project.value(settings.hparams, survey, "hparams"),
+            "feed": schema.read(FeedOptions, feed, "train"),
+            "augment": part(Augment, project.value(settings.augment, survey, "augment"), "augment"),
+            "normalise": part(Normalise, settings.normalise, "normalise"),
+            # A table column may be named "image".
+            "images": [f.output_name for f in features if isinstance(f, DecodeImage) and f.scale == "bytes"],
+            **train,
+        },
+        "train",
+    )
+    if "label" in train and (len(labels) > 1 or not isinstance(options.label, str)):
+        do = "name the labels at the top of the file: label: [price, sold]"
+        raise InfeedError("train names the label of a config with several", where="train.label", do=do)
+    if options.task == "multilabel" and survey.task != "multilabel":
+        what = f"train.task is {options.task!r}, but the label {labels[0]!r} is a {survey.task}"
+        raise InfeedError(what, where="train.task", do="set task: multilabel at the top of the file, or remove it")
+    check_train_names(options, survey, features, own=settings.preprocessing_fn is not None)
+    return options
 
 
-def _of_table(survey: TableSurvey, data: str, features: Sequence[Feature], function: str | None) -> Iterator[Note]:
-    yield "data", f"{data}: {survey.rows:,} rows"
-    labels = [one.column.name for one in survey.labels]
-    for pattern in survey.unlabeled_files:
-        yield "left out", f"{pattern}: no {' and '.join(labels)} to score a model by; use it with `infeed predict`"
-    if survey.beside:
-        yield "left out", f"{_listed(survey.beside)}: the name contains no split"
-    yield from _unlabeled(survey.unlabeled, "row", labels)
-    yield from (("label", _label(survey.about(name))) for name in labels)
-    yield from survey.remarks
-    yield from (("left out", f"{name}: {why}") for name, why in survey.not_read.items())
-    if function:
-        yield "learned from", f"features that {function} computes from the columns"
+def _targets(survey: Survey, labels: Sequence[str], thresholds: Mapping[str, float]) -> dict[str, Any]:
+    """Return label, task and threshold of the options: of the only label, or an output for each."""
+    if not isinstance(survey, TableSurvey) or len(labels) == 1:
+        own = {"threshold": thresholds[labels[0]]} if labels[0] in thresholds else {}
+        return {"label": labels[0], "task": survey.task, **own}
+    tasks = {one.column.name: one.task for one in survey.labels}
+    return {"label": {name: {"task": tasks[name], "threshold": thresholds[name]} for name in labels}}
+
+
+def check_train_names(options: TrainOptions, survey: Survey, features: Sequence[Feature], *, own: bool) -> None:
+    """Raise InfeedError if a training option names a class, feature or split that does not exist.
+
+    If `own`, a user's function adds features with unknown names to `features`.
+    """
+    for output, weights in options.class_weights.items():
+        option = f"class_weight.{output}" if output else "class_weight"
+        _check_classes(weights, options.outputs[output].feature, option, survey, features)
+    if shares := options.feed.class_shares:
+        _check_classes(shares, options.only_label, "class_shares", survey, features)
+    schema.check_known(options.feed.mix, [TRAIN], "train.mix", "split for training")
+    if own or options.input_fn:
         return
-    used = {column for feature in features for column in feature.inputs}
-    names = [column.name for column in survey.columns if column.name in used]
-    yield "learned from", f"{len(names)} of {len(survey.columns)} columns: {_listed(names)}"
-    unused = [column for column in survey.columns if column.name not in used and not column.is_withheld]
-    yield from _grouped("left out", {column.name: _left_out(column) for column in unused})
-    yield from _grouped("note", {c.name: _remark(c) for c in survey.columns if c.name in used})
+    named = {feature.output_name: feature for feature in features}
+    weight, bucket_by = ([name] if name else [] for name in (options.feed.weight, options.feed.bucket_by))
+    schema.check_known(weight, named, "train.weight", "feature")
+    if weight and isinstance(named[weight[0]], ZScore):
+        what = f"the weight {weight[0]!r} is scaled to mean 0, but weights must not be negative"
+        raise InfeedError(what, where="train.weight", do=f"declare it unscaled, for example Fill({weight[0]!r}, 1)")
+    if weight and isinstance(one := named[weight[0]], Looked | Hash | Fill) and "float" not in one.takes:
+        what = f"the weight {weight[0]!r} is a word or its number, not an amount"
+        raise InfeedError(what, where="train.weight", do="use a column of numbers, for example Fill(COLUMN, 1)")
+    if not options.feed.maps:  # a user's function may add features
+        schema.check_known(bucket_by, named, "train.bucket_by", "feature")
+        schema.check_known(options.masks, named, "train.masks", "feature")
+        schema.check_known(options.boxes, named, "train.boxes", "feature")
 
 
-def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
-    """Return the error for a table without usable columns, with the reason for each."""
-    reasons = [f"{name} ({reason})" for name, reason in {**survey.left_out, **survey.not_read}.items()]
-    advice = [f"{column.name}: {column.advice}" for column in survey.columns if column.advice]
-    shown = ", ".join(reasons[:_SHOWN]) or "there is no other column"
-    do = ["add numeric or categorical columns", *advice[:_SHOWN]]
-    do += ["your own function can create features of any column: preprocessing_fn: file.py:function"]
-    labels = " and ".join(repr(one.column.name) for one in survey.labels)
-    return InfeedError(f"the model can learn {labels} from no column: {shown}", where=data, do="; ".join(do))
-
-
-def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) -> Iterator[Note]:
-    size = f"{survey.height} x {survey.width} px, {'gray' if survey.channels == 1 else 'RGB'}"
-    others = survey.rows - survey.most
-    yield "data", f"{data}: {survey.rows:,} images of {size}" + (f"; {others:,} of other sizes" if others else "")
-    for feature in (one for one in features if isinstance(one, DecodeImage)):
-        if others or (feature.height, feature.width) != (survey.height, survey.width):
-            rules = [rule for rule in _RESIZED if rule != feature.resize]
-            yield (
-                "size",
-                f"every image becomes {feature.height} x {feature.width} px; other sizes are "
-                f"{_RESIZED[feature.resize]}: --resize {' or '.join(rules)} changes that",
-            )
-    if survey.layout.unused:
-        yield "left out", f"{survey.layout.unused}: not used to train or score; use it with `infeed predict`"
-    yield from _unlabeled(survey.unlabeled, "image", ["label"])
-    yield "label", _classes(survey)
-
-
-def _unlabeled(rows: int, unit: str, labels: Sequence[str]) -> Iterator[Note]:
-    if rows:
-        flags = " ".join(f"--required {quote(label)}" for label in labels)
-        yield "left out", f"{counted(rows, unit)} without a label: {flags} makes them an error"
-
-
-def _label(survey: TableSurvey) -> str:
-    label = survey.label
-    if survey.task != "regression":
-        of = "sets of " if survey.task == "multilabel" else ""
-        return "; ".join(words for words in (f"{label.name}: {of}{_classes(survey)}", label.advice) if words)
-    words = f"{label.name}: a quantity, {significant(label.mean)} on average, deviation {significant(label.std)}"
-    if label.distinct is not None and label.distinct <= _MAX_QUANTITY_CLASSES:
-        whole = label.statistics is not None and are_whole(label.statistics)
-        way = "use --task classification" if whole else "write them as integers or words"
-        return f"{words}; its {label.distinct} values may be classes: then {way}"
-    return words
-
-
-def _classes(survey: Survey) -> str:
-    rows = sorted(zip(survey.class_rows, survey.classes, strict=True), reverse=True)
-    count = f"{len(rows):,} classes{_differing_in_spaces(survey.classes)}"
-    if len(rows) > _SHOWN:
-        few = survey.rows < _FEW_ROWS * len(rows)
-        least, most = rows[-1][0], rows[0][0]
-        words = f"{count} of {least:,}{f' to {most:,}' if most > least else ''} rows"
-        return f"{words}: a model learns little from few rows a class" if few else words
-    shares = ", ".join(f"{_shown(name)} ({number / survey.rows:.1%})" for number, name in rows)
-    rare = [f"{_shown(name)} has {number} row{'s' * (number > 1)}" for number, name in rows if number < _RARE]
-    missed = f"; {', '.join(rare)}: training or evaluation may miss such a rare class" if rare else ""
-    return f"{count}: {shares}{missed}"
-
-
-def _differing_in_spaces(classes: Sequence[str]) -> str:
-    """Return a warning about classes that differ only in outer spaces, such as ` no` and `no`."""
-    names = set(classes)
-    spaced = [name for name in classes if name != name.strip() and name.strip() in names]
-    return f" ({spaced[0]!r} differs from {spaced[0].strip()!r} only in spaces)" if spaced else ""
-
-
-def _shown(name: str) -> str:
-    """Quote a class name with outer spaces, because ` yes` differs from `yes`."""
-    return name if name == name.strip() and name else repr(name)
-
-
-def _left_out(column: ColumnSurvey) -> str:
-    leak = column.leak.reason if column.useless and column.leak and column.leak.sure else ""
-    return "; ".join(words for words in (column.useless or "no feature uses it", leak, column.advice) if words)
-
-
-def _remark(column: ColumnSurvey) -> str:
-    """Return a warning about a used column that may have another meaning."""
-    if column.type == "bytes" and column.advice:
-        return f"read as words; {column.advice}"
-    if column.distinct == 1 and not column.missing:
-        return f"every row has the same value, {column.sample}, which carries no information: leave it out"
-    low = column.statistics.minimum if column.statistics else None
-    # Most numbers are far below the largest, as in a population and unlike row numbers.
-    is_skewed = low is not None and low >= 0 and column.std > column.mean
-    is_name = column.type == "int" and column.rows >= _MIN_NAMED and column.distinct == column.rows - column.missing
-    is_name = is_name and not is_skewed
-    return "every row has a distinct number. If it only identifies the row, leave it out" if is_name else ""
-
-
-def _grouped(about: str, words: Mapping[str, str]) -> Iterator[Note]:
-    """Yield one note for all columns with the same text."""
-    columns: dict[str, list[str]] = {}
-    for name, said in words.items():
-        columns.setdefault(said, []).append(name)
-    for said, names in columns.items():
-        if said:
-            yield about, f"{_listed(names)}: {said}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
+def _check_classes(given: Any, label: str, option: str, survey: Survey, features: Sequence[Feature]) -> None:
+    labels = survey.labels if isinstance(survey, TableSurvey) else ()
+    classes = next((one.classes for one in labels if one.column.name == label), survey.classes)
+    if given and not classes:
+        what = f"the label is a quantity and has no classes: {given}"
+        raise InfeedError(what, where=f"train.{option}", do="leave it out")
+    keeps = any(isinstance(one, Label) and one.output_name == label and not one.clean for one in features)
+    if isinstance(given, Mapping) and keeps:  # cleaning may rename and join classes
+        schema.check_known(given, classes, f"train.{option}", "class")

@@ -20,7 +20,7 @@ from infeed.components.dataset.splits import (
 )
 from infeed.pipelines.config import EVAL, SPLITS, TEST, TRAIN
 from infeed.pipelines.project.ingest_settings import IngestSettings
-from infeed.pipelines.project.leak_notes import spread_by_chance
+from infeed.pipelines.project.notes import spread_by_chance
 from infeed.pipelines.surveys import Survey, TableSurvey
 
 # Twentieths of the rows for train, eval and test, up to a number of rows. Few rows need larger scoring shares. The

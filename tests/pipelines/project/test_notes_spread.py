@@ -12,7 +12,7 @@ from PIL import Image
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByRecord, ByTime, SplitBy
 from infeed.pipelines.project.config_file import read_project
-from infeed.pipelines.project.leak_notes import check_spread, spread_notes
+from infeed.pipelines.project.notes import check_spread, spread_notes
 from infeed.pipelines.project.repeats import find_repeated_pictures
 from infeed.pipelines.project.resolve import Overrides, resolve
 from infeed.pipelines.project.survey import survey_images

@@ -16,8 +16,8 @@ from infeed.components.transform.kinds.clean import Fill, LowerCase
 from infeed.components.transform.kinds.encode import Hash, OneHot, Vocabulary
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
+from infeed.pipelines.project.decisions import check_train_names
 from infeed.pipelines.project.survey import survey_table
-from infeed.pipelines.project.train_names import check_train_names
 from infeed.pipelines.surveys import TableSurvey
 
 FEATURES = (ZScore("x"), Fill("w", 1), Label("y"))
