@@ -20,7 +20,7 @@ from infeed.components.feed.options import Augment, FeedOptions, Normalise, Tier
 from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.shards import shard_files
 from infeed.components.feed.stages.base import BatchFunctions
-from infeed.components.transform.pixels import decode_batch
+from infeed.components.transform.kinds.image import decode_batch
 
 
 def make(job: Job, tier: Tier) -> Batches:

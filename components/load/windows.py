@@ -85,7 +85,7 @@ def part_of(picture: Size, size: Size, rule: Resize) -> Box:
         return Box(0, 0, width, height)
     if rule == "none":
         inner = size
-    else:  # the largest central part with the right aspect ratio, as in `transform.pixels`
+    else:  # the largest central part with the right aspect ratio, as in `DecodeImage`
         scale = max(size[0] / height, size[1] / width)
         inner = (min(max(round(size[0] / scale), 1), height), min(max(round(size[1] / scale), 1), width))
     top, left = (height - inner[0]) // 2, (width - inner[1]) // 2

@@ -47,14 +47,13 @@ from infeed.components.transform.columns import (
     analyze,
     explained,
     merge_filled,
+    outputs_of,
     raw_needs,
 )
 from infeed.components.transform.feature import Feature, Tables
 from infeed.components.transform.features import check_features, check_types
-from infeed.components.transform.groups import outputs_of
-from infeed.components.transform.in_process.failures import with_sample
 from infeed.components.transform.kinds.dates import DatePart
-from infeed.components.transform.rows import KINDS, RowReader, arrow_of, load_graph
+from infeed.components.transform.rows import KINDS, RowReader, arrow_of, load_graph, with_sample
 
 # With more columns, tracing an analysis graph takes minutes, while Arrow counts whole columns without a graph.
 _MOST_IN_GRAPH = 128

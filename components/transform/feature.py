@@ -17,7 +17,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class _TensorFlow:
 
 
 tf: Any = _TensorFlow()
+Tensor: TypeAlias = Any  # tf.Tensor
 
 
 class FlatColumn(NamedTuple):

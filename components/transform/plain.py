@@ -64,7 +64,7 @@ def _write_traced(
     # Imported late, because they import the names of the seam.
     from infeed.components.transform.in_process.graphs import Graph
     from infeed.components.transform.in_process.plan import OnEngine, Plan, UnknownNodesError
-    from infeed.components.transform.in_process.tft_rows import ColumnReader, TftTransformer
+    from infeed.components.transform.rows import ColumnReader, TftTransformer
 
     with tempfile.TemporaryDirectory() as scratch:
         if features:

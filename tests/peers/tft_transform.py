@@ -22,8 +22,8 @@ from tensorflow_transform.beam import tft_unit
 from tfx.proto import transform_pb2
 from tfx.types import artifact_utils, channel_utils, standard_artifacts
 
+from infeed.components.transform import rows
 from infeed.components.transform.component import Transform
-from infeed.components.transform.in_process import tft_rows
 
 _KINDS = {schema_pb2.INT: "int64_list", schema_pb2.FLOAT: "float_list", schema_pb2.BYTES: "bytes_list"}
 _function: Callable[..., Any]
@@ -60,7 +60,7 @@ def _assert_results(
     splits = {"train": input_data, **({} if test_data is None else {"test": test_data})}
     schema = input_metadata.schema
     examples = _write_examples(os.path.join(folder, "examples"), splits, schema)
-    with mock.patch.object(tft_rows, "MOST_ROWS", desired_batch_size or tft_rows.MOST_ROWS):
+    with mock.patch.object(rows, "MOST_ROWS", desired_batch_size or rows.MOST_ROWS):
         transformed = _transform(folder, graph_folder, examples, schema, list(splits), force_tf_compat_v1)
     graph = tft.TFTransformOutput(graph_folder)
     if expected_data is not None:
@@ -113,10 +113,10 @@ def _write_examples(folder: str, splits: Mapping[str, Iterable[Mapping[str, Any]
     artifact = _at(standard_artifacts.Examples(), folder)
     artifact.split_names = artifact_utils.encode_split_names(list(splits))
     kinds = {feature.name: _KINDS[feature.type] for feature in schema.feature}
-    for split, rows in splits.items():
+    for split, given in splits.items():
         os.makedirs(os.path.join(folder, f"Split-{split}"))
         with tf.io.TFRecordWriter(os.path.join(folder, f"Split-{split}", "data.gz"), "GZIP") as writer:
-            for row in rows:
+            for row in given:
                 writer.write(_example(row, kinds))
     return artifact
 

@@ -28,7 +28,7 @@ from tensorflow_transform.tf_metadata import metadata_io
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
-from infeed.components.transform.in_process.failures import FailedBatchError, explain
+from infeed.components.transform.rows import FailedBatchError, explain
 
 Constants = Mapping[str, tf.Tensor]  # name of an analyzer's placeholder -> its value
 Function = Callable[[Mapping[str, Any]], Mapping[str, Any]]

@@ -25,8 +25,8 @@ from infeed.components.base import progress
 from infeed.components.dataset import files
 from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.counting import KeyedRuns, Tally
-from infeed.components.transform.in_process.failures import FailedBatchError
 from infeed.components.transform.in_process.graphs import Apply, Traced
+from infeed.components.transform.rows import FailedBatchError
 
 Elements = Iterable[Any]  # not an iterator, because it is read several times
 Arrays = tuple[npt.NDArray[Any], ...]

@@ -1,6 +1,6 @@
 """TFX's Transform of a user's `preprocessing_fn`, analyzed and written on our engine.
 
-tft traces the function and plans the analysis as a graph of nodes. `nodes.py` computes each node. If the engine does
+tft traces the function and plans the analysis as a graph of nodes. `plan.py` computes each node. If the engine does
 not support a node or an option, tft runs on Beam, and the log gives the reason.
 """
 
@@ -30,11 +30,20 @@ from infeed.components.engine.choice import Cluster, counting
 from infeed.components.seams import tft as tft_seam
 from infeed.components.seams import tfx as tfx_seam
 from infeed.components.transform.in_process import cache
-from infeed.components.transform.in_process.failures import FailedBatchError, explain, with_sample
 from infeed.components.transform.in_process.graphs import Function, Graph
 from infeed.components.transform.in_process.plan import OnEngine, Plan, UnknownNodesError
-from infeed.components.transform.in_process.tft_rows import ColumnReader, TftTransformer
-from infeed.components.transform.rows import TransformedShard, chosen, materialise, rows_to_read, transformed_shards
+from infeed.components.transform.rows import (
+    ColumnReader,
+    FailedBatchError,
+    TftTransformer,
+    TransformedShard,
+    chosen,
+    explain,
+    materialise,
+    rows_to_read,
+    transformed_shards,
+    with_sample,
+)
 from infeed.components.transform.statistics import Asked, write_raw, write_transformed
 
 _log = logging.getLogger(__name__)

@@ -10,17 +10,26 @@ is UTF-8. Steps that examine characters replace invalid bytes by U+FFFD.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Any, Literal
+
+import numpy as np
 
 from infeed.components.base.annotations import Tagged
 from infeed.components.base.checks import as_tuples, at_least, check_fields, require
 from infeed.components.base.errors import InfeedError
-from infeed.components.transform.analyses import Analysis, Frequencies, Moments, Quantiles
-from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, Values, is_finite, tf
+from infeed.components.transform.analyses import Analysis, Array, Frequencies, Moments, Quantiles
+from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, Tensor, Values, is_finite, tf
 from infeed.components.transform.kinds.dates import DatePart
 
+# White space as in `str.isspace`. RE2's `\s` covers only ASCII.
+_SPACE = r"[\s\v\x1c-\x1f\x{85}\pZ]"
+# Text between words: everything but letters, their marks, digits and the underscore.
+_BETWEEN_WORDS = r"[^\pL\pM\pN_]+"
+_NOTHING = -1  # a mark on its own, which is removed
 _STATISTICS: dict[Any, type[Analysis]] = {"mean": Moments, "median": Quantiles, "mode": Frequencies}
 
 
@@ -109,8 +118,6 @@ class Trim(Clean):
     takes = ("bytes",)
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        from infeed.components.transform.operators.text import squeeze, trim
-
         values = trim(squeeze(column.values) if self.inner else column.values)
         return column._replace(values=values, present=column.present & (values != ""))
 
@@ -138,8 +145,6 @@ class StripAccents(Clean):
     takes = ("bytes",)
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        from infeed.components.transform.operators.text import strip_accents
-
         return column._replace(values=strip_accents(column.values))
 
 
@@ -167,8 +172,6 @@ class Tokens(Clean):
         require(is_range, self, "ngrams", "use (least, most), such as (1, 2)")
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        from infeed.components.transform.operators.text import tokens
-
         made = tokens(tf.where(column.present, column.values, ""), self.unit, self.ngrams)  # tokens of each text
         splits = made.row_splits if column.splits is None else tf.gather(made.row_splits, column.splits)
         return column._replace(values=made.values, present=tf.ones_like(made.values, tf.bool), splits=splits)
@@ -233,3 +236,61 @@ class Fill(Prepared):
         dtype = column.values.dtype
         value = tf.constant(int(self.value) if dtype == tf.int64 else self.value, dtype)
         return tf.where(column.present, column.values, value)
+
+
+def trim(texts: Tensor) -> Tensor:
+    """Remove white space at both ends."""
+    return tf.strings.regex_replace(texts, rf"^{_SPACE}+|{_SPACE}+$", "")
+
+
+def squeeze(texts: Tensor) -> Tensor:
+    """Replace each run of white space by one space."""
+    return tf.strings.regex_replace(texts, rf"{_SPACE}+", " ")
+
+
+def strip_accents(texts: Tensor) -> Tensor:
+    """Remove marks from letters: é becomes e."""
+    characters = tf.strings.unicode_decode(texts, "UTF-8")  # [n, (characters)] int32
+    accented, bare = _bare_letters()
+    at = tf.minimum(tf.searchsorted(accented, characters.values), len(accented) - 1)
+    known = tf.equal(tf.gather(accented, at), characters.values)
+    letters = characters.with_values(tf.where(known, tf.gather(bare, at), characters.values))
+    letters = tf.ragged.boolean_mask(letters, letters.with_values(letters.values != _NOTHING))
+    return tf.strings.unicode_encode(letters, "UTF-8")
+
+
+@cache
+def _bare_letters() -> tuple[Array, Array]:
+    """Return the code points of characters with marks, ascending, and the characters without marks, int32 [n].
+
+    A character is decomposed (Unicode's canonical form NFD), marks (characters with a combining class other than 0)
+    are dropped, and the rest is composed again (NFC), which preserves Hangul syllables.
+    """
+    marked = {}
+    for code in range(0x20000):  # later code points have no marks
+        letters = unicodedata.normalize("NFD", chr(code))
+        rest = "".join(letter for letter in letters if not unicodedata.combining(letter))
+        if rest != letters:
+            marked[code] = ord(unicodedata.normalize("NFC", rest)) if rest else _NOTHING
+    return np.array(list(marked), np.int32), np.array(list(marked.values()), np.int32)
+
+
+def tokens(texts: Tensor, unit: str, ngrams: tuple[int, int] = (1, 1)) -> Tensor:
+    """Return the tokens of each text, ragged [n, (tokens)] string.
+
+    Args:
+      unit: "words" (runs of letters, digits and underscores), "whitespace" (text between white space) or
+        "characters".
+      ngrams: (least, most) numbers of consecutive tokens to join, by a space, or for characters by nothing. Shorter
+          n-grams come first. A text with fewer than `least` tokens has none.
+    """
+    if unit == "characters":
+        parts = tf.strings.unicode_split(texts, "UTF-8")
+    elif unit == "whitespace":
+        parts = tf.strings.split(squeeze(texts))
+    else:
+        parts = tf.strings.split(tf.strings.strip(tf.strings.regex_replace(texts, _BETWEEN_WORDS, " ")))
+    if ngrams == (1, 1):
+        return parts
+    separator = "" if unit == "characters" else " "
+    return tf.strings.ngrams(parts, tuple(range(ngrams[0], ngrams[1] + 1)), separator=separator)

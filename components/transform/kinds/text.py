@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from infeed.components.base.checks import require
-from infeed.components.transform.analyses import ByKey, as_word
-from infeed.components.transform.feature import FlatColumn, Tables, as_strings, tf
+from infeed.components.transform.analyses import Array, ByKey, as_word
+from infeed.components.transform.feature import FlatColumn, Tables, Tensor, as_strings, tf
 from infeed.components.transform.kinds.encode import Looked
 
 _FIRST, _AGAIN = b"first", b"again"
@@ -52,13 +54,9 @@ class BagOfWords(Looked):
         """Return the tokens with keys that mark the first occurrence in a row, which counts the row."""
         if self.weights != "tf_idf":
             return column
-        from infeed.components.transform.operators.text import first_in_row
-
         return column._replace(keys=tf.where(first_in_row(as_strings(column), column.row_splits), _FIRST, _AGAIN))
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        from infeed.components.transform.operators.text import bag, tf_idf
-
         counts = found[0].overall if isinstance(found[0], ByKey) else found[0]
         words = self.words(counts)
         places = self.index(column, counts, tables) - 1  # -1 has no place
@@ -74,3 +72,42 @@ class BagOfWords(Looked):
 
     def domain(self, found: Sequence[Any]) -> None:
         return None
+
+
+def bag(indices: Tensor, size: int, *, binary: bool = False) -> Tensor:
+    """Count each index in each row, float32 [batch, size], or mark its presence by 1.
+
+    Indices are int64 [batch, (tokens)], 0 to `size` - 1. Negative indices are not counted.
+    """
+    rows = indices.nrows(out_type=tf.int64)
+    cells = tf.where(indices.values < 0, indices.values, indices.value_rowids() * size + indices.values)
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(cells, tf.float32), cells, rows * size)
+    return tf.reshape(tf.minimum(counts, 1.0) if binary else counts, [rows, size])
+
+
+def tf_idf(indices: Tensor, documents: Sequence[int] | Array, rows: int, *, smooth: bool = True) -> Tensor:
+    """Compute term frequency times inverse document frequency, float32 [batch, size], as in `tft.tfidf`.
+
+        tf(t, row) = occurrences of t in the row / tokens in the row; 0 in a row without tokens
+        idf(t)     = 1 + log((rows + 1) / (documents(t) + 1))     smooth
+                   = 1 + log(rows / documents(t))                 not smooth; documents(t) is at least 1
+
+    Args:
+      indices: int64 [batch, (tokens)], 0 to size - 1. Negative for a token outside the vocabulary.
+      documents: [size], number of analyzed rows with each index.
+      rows: number of analyzed rows, including rows without a token.
+    """
+    counts = bag(indices, len(documents))
+    lengths = tf.cast(indices.row_lengths(), tf.float32)[:, tf.newaxis]
+    rows_with = np.asarray(documents, np.float64)
+    share = (rows + 1) / (rows_with + 1) if smooth else rows / np.maximum(rows_with, 1)
+    return tf.math.divide_no_nan(counts, lengths) * np.asarray(1 + np.log(share), np.float32)
+
+
+def first_in_row(tokens: Tensor, splits: Tensor) -> Tensor:
+    """Return bool [n]: whether a token of [n] is the first of its kind in its row."""
+    rows = tf.ragged.row_splits_to_segment_ids(splits)
+    _, which = tf.unique(tf.strings.join([tf.strings.as_string(rows), tokens], "\x00"), tf.int64)
+    count = tf.size(tokens, tf.int64)
+    first = tf.math.unsorted_segment_min(tf.range(count), which, count)
+    return tf.gather(first, which) == tf.range(count)

@@ -1,4 +1,4 @@
-"""What formats of dates may say; what they read is in `test_times.py` and `../transform/operators/test_dates.py`."""
+"""What formats of dates may say; what they read is in `test_times.py` and `../transform/kinds/test_dates.py`."""
 
 from __future__ import annotations
 

@@ -31,9 +31,8 @@ def _transformed(
     """The features of the rows in `served`, with constants of `columns`, which are read in two batches."""
     import tensorflow as tf
 
-    from infeed.components.transform.columns import TracedPass, analyze
+    from infeed.components.transform.columns import TracedPass, analyze, outputs_of
     from infeed.components.transform.feature import Tables
-    from infeed.components.transform.groups import outputs_of
 
     half = (len(next(iter(columns.values()))) + 1) // 2
     halves = [{name: column[part] for name, column in columns.items()} for part in (slice(half), slice(half, None))]
