@@ -23,7 +23,7 @@ from harness import Result, Side, as_json, interleave, missing, report
 from ingest import BUCKETS, ingest_alone, write_table
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen.sources.csv.reader import open_csv
+from infeed.components.example_gen.sources.csv_files import open_csv
 
 # getrusage does not fit: a forked process starts with the peak of its parent.
 _READ = """

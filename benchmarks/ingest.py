@@ -38,7 +38,7 @@ from infeed.components.dataset.splits import Buckets
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.formats import open_patterns
 from infeed.components.example_gen.inputs import OpenedSource
-from infeed.components.example_gen.sources.sql.reader import SqlOptions, open_sql
+from infeed.components.example_gen.sources.sql_reader import SqlOptions, open_sql
 
 BUCKETS = Buckets((("train", 2), ("eval", 1)))
 ZLIB_6 = IngestOptions(level=6)  # compression level of TFX's own writer

@@ -23,7 +23,7 @@ from harness import Result, Side, as_json, missing, report
 from ingest import BUCKETS, in_turns, ingest_alone, write_table
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen.sources.csv.reader import open_csv
+from infeed.components.example_gen.sources.csv_files import open_csv
 
 _HIDDEN, _CLASSES = 64, 10
 _KEYS = ("column_0", "column_2")  # an integer and text

@@ -25,7 +25,7 @@ from harness import Result, Side, as_json, missing, report
 from ingest import BUCKETS, in_turns, ingest_alone, write_table
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen.sources.csv.reader import open_csv
+from infeed.components.example_gen.sources.csv_files import open_csv
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.scale import ZScore

@@ -28,9 +28,9 @@ from .example_gen.databases import SqlExampleGen as SqlExampleGen
 from .example_gen.executor import FileExecutor as FileExecutor
 from .example_gen.sources.arrow import ArrowOptions as ArrowOptions
 from .example_gen.sources.bigquery import BigQueryOptions as BigQueryOptions
-from .example_gen.sources.csv.rows import CsvOptions as CsvOptions
+from .example_gen.sources.csv_rows import CsvOptions as CsvOptions
 from .example_gen.sources.folders import TextOptions as TextOptions
-from .example_gen.sources.images.codec import ImageOptions as ImageOptions
+from .example_gen.sources.image_codec import ImageOptions as ImageOptions
 from .example_gen.sources.jsonl import JsonlOptions as JsonlOptions
 from .example_gen.sources.parquet import ParquetOptions as ParquetOptions
 from .example_gen.sources.reader import ReaderOptions as ReaderOptions

@@ -1,6 +1,6 @@
 """The functions and expressions of docs/sources.md that read data of other libraries write all rows.
 
-Covers `components/example_gen/sources/handed_over.py` with the types of these libraries.
+Covers `components/example_gen/sources/reader.py` with the types of these libraries.
 """
 
 from __future__ import annotations

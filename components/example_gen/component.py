@@ -21,10 +21,10 @@ from infeed.components.example_gen.executor import Executor, TFRecordExecutor, c
 from infeed.components.example_gen.formats import FORMATS, default_pattern, options_of
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.arrow import ArrowOptions
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
 from infeed.components.example_gen.sources.folders import TextOptions
-from infeed.components.example_gen.sources.images.codec import ImageOptions
-from infeed.components.example_gen.sources.images.reader import fingerprint_of_named
+from infeed.components.example_gen.sources.image_codec import ImageOptions
+from infeed.components.example_gen.sources.image_files import fingerprint_of_named
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
 from infeed.components.example_gen.sources.parquet import ParquetOptions
 

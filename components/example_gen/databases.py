@@ -17,7 +17,7 @@ from infeed.components.example_gen.executor import Executor, Request, check_argu
 from infeed.components.example_gen.formats import fingerprint_of, options_of
 from infeed.components.example_gen.sources.bigquery import BigQueryOptions
 from infeed.components.example_gen.sources.reader import ReaderOptions
-from infeed.components.example_gen.sources.sql.reader import SqlOptions
+from infeed.components.example_gen.sources.sql_reader import SqlOptions
 
 
 class Driver(driver.QueryBasedDriver):

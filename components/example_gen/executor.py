@@ -29,7 +29,7 @@ from infeed.components.example_gen import ingest
 from infeed.components.example_gen.formats import FORMATS, open_patterns
 from infeed.components.example_gen.inputs import OpenedSource, open_files
 from infeed.components.example_gen.local import work_of
-from infeed.components.example_gen.settling import settled
+from infeed.components.example_gen.planning import settled
 from infeed.components.example_gen.sources.tfrecord import check_examples
 from infeed.components.example_gen.windows import SpanWindow, settings_of
 

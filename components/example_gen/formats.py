@@ -17,7 +17,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import OpenedSource, Patterns, is_companion
 from infeed.components.example_gen.sources.file_kinds import BY_LIBRARY, TO_PARQUET, UNPACK, check_no_table, kind_of
-from infeed.components.example_gen.sources.record_values import with_values
+from infeed.components.example_gen.sources.tfrecord import with_values
 
 _SOURCES = "infeed.components.example_gen.sources"
 _TAB_SEPARATED = (".tsv", ".tsv.gz", ".tsv.zst", ".tab")
@@ -57,18 +57,18 @@ class Format:
 
 
 FORMATS = {
-    "csv": Format("csv.reader", "open_csv", "CsvOptions", "CsvExampleGen", suffixes=_CSV, sampled="open_sampled_csv"),
+    "csv": Format("csv_files", "open_csv", "CsvOptions", "CsvExampleGen", suffixes=_CSV, sampled="open_sampled_csv"),
     "jsonl": Format(
         "jsonl", "open_jsonl", "JsonlOptions", "JsonlExampleGen", suffixes=_JSONL, sampled="open_sampled_jsonl"
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
     "arrow": Format("arrow", "open_arrow", "ArrowOptions", "ArrowExampleGen", suffixes=(".arrow", ".feather", ".ipc")),
-    "avro": Format("avro.reader", "open_avro", component="AvroExampleGen", suffixes=(".avro",)),
+    "avro": Format("avro", "open_avro", component="AvroExampleGen", suffixes=(".avro",)),
     "tfrecord": Format(
         "tfrecord", "open_tfrecords", component="TFRecordExampleGen", suffixes=_TFRECORDS, sampled="open_cut_tfrecords"
     ),
     "images": Format(
-        "images.reader", "open_images", "ImageOptions", "ImageExampleGen", suffixes=_IMAGES, folders="images.reader"
+        "image_files", "open_images", "ImageOptions", "ImageExampleGen", suffixes=_IMAGES, folders="image_files"
     ),
     "text": Format(
         "folders",
@@ -80,7 +80,7 @@ FORMATS = {
         in_projects=False,
     ),
     "binary": Format("folders", "open_binary", component="BinaryExampleGen", folders="folders", in_projects=False),
-    "sql": Format("sql.reader", "open_sql", "SqlOptions", "SqlExampleGen", is_query=True, in_projects=False),
+    "sql": Format("sql_reader", "open_sql", "SqlOptions", "SqlExampleGen", is_query=True, in_projects=False),
     "reader": Format("reader", "open_reader", "ReaderOptions", "ArrowExampleGen", is_query=True),
     "bigquery": Format(
         "bigquery", "open_bigquery", "BigQueryOptions", "BigQueryExampleGen", is_query=True, in_projects=False
@@ -105,7 +105,7 @@ def open_source(
 ) -> OpenedSource:
     """Open a folder, a file, a glob pattern, or a database query.
 
-    With `sampled`, types may be inferred from a sample, which `settling.settled` verifies. Otherwise the whole input is
+    With `sampled`, types may be inferred from a sample, which `planning.settled` verifies. Otherwise the whole input is
     read. For `where` see `options_of`, and for `every` see `with_values`.
 
     Raises:
@@ -288,7 +288,7 @@ def kind_of_name(path: str) -> str:
 
 def is_list_of_images(source: str) -> bool:
     """Return whether a CSV file, or the only CSV file of a folder, lists images with labels."""
-    from infeed.components.example_gen.sources.images.reader import default_pattern, is_manifest
+    from infeed.components.example_gen.sources.image_files import default_pattern, is_manifest
 
     if files.is_folder(source):
         return default_pattern(source).endswith(".csv")

@@ -34,12 +34,28 @@ from infeed.components.dataset.read_errors import failed_reads, tried_again
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.dataset.splits import Buckets, check_splits
 from infeed.components.example_gen import planning, shuffle, spills, task_statistics
-from infeed.components.example_gen.chosen import choose_rows, chosen_schema, place_of
 from infeed.components.example_gen.codes import note_on
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, to_jsonl
-from infeed.components.example_gen.planning import ShardTask, SpilledTask, WritePlan
-from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, shift_lines, with_lines
-from infeed.components.example_gen.spills import ProcessedBatch, RunRecords, Seed, Spill, Spills
+from infeed.components.example_gen.planning import (
+    OtherKindsError,
+    ShardTask,
+    SpilledTask,
+    WritePlan,
+    check_found,
+    line_offsets,
+    shift_lines,
+    with_lines,
+)
+from infeed.components.example_gen.spills import (
+    ProcessedBatch,
+    RunRecords,
+    Seed,
+    Spill,
+    Spills,
+    choose_rows,
+    chosen_schema,
+    place_of,
+)
 from infeed.components.example_gen.task_statistics import StatisticsGroup
 
 _REJECTS = "rejects"  # folder of the rejected rows of each task

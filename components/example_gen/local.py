@@ -27,7 +27,7 @@ from infeed.components.engine.choice import Work, choose
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import guess_format, open_data, open_source
 from infeed.components.example_gen.inputs import OpenedSource
-from infeed.components.example_gen.settling import settled
+from infeed.components.example_gen.planning import settled
 
 _WAIT = "wait for it, or choose another OUTPUT"
 _HERE = -100  # AT_FDCWD: resolve relative paths as usual

@@ -28,7 +28,7 @@ from infeed.components.example_gen.formats import FORMATS, guess_format, open_so
 from infeed.components.example_gen.ingest import ProgressListener
 from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.local import check_output, clean, unfinished, work_of
-from infeed.components.example_gen.settling import settled
+from infeed.components.example_gen.planning import settled
 from infeed.components.example_gen.windows import SpanWindow, settings_of
 from infeed.pipelines.commands.asking import config_of, is_project
 from infeed.pipelines.commands.ingest_view import show_opening, show_progress, summary

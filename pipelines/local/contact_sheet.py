@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from infeed.components.dataset import files
 from infeed.components.dataset.decode import Example
-from infeed.components.example_gen.sources.images.codec import UNREADABLE
+from infeed.components.example_gen.sources.image_codec import UNREADABLE
 
 _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")  # PNG, JPEG
 _CELL, _GAP, _CAPTION = 112, 8, 16  # pixels

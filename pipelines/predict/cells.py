@@ -21,11 +21,10 @@ from infeed.components.dataset import example_types
 from infeed.components.dataset.time_formats import ISO
 from infeed.components.dataset.times import parse
 from infeed.components.evaluation.predictor import UNKNOWN, RawColumns
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
 from infeed.components.example_gen.sources.json_lines import finite
-from infeed.components.example_gen.sources.json_rows import JsonNumber
-from infeed.components.example_gen.sources.kinds import convert
-from infeed.components.example_gen.sources.numbers import not_a_number
+from infeed.components.example_gen.sources.jsonl import JsonNumber
+from infeed.components.example_gen.sources.kinds import convert, not_a_number
 
 Column: TypeAlias = pa.Array | list[Any]  # values of a typed format or texts of a CSV; or values of JSON
 _INT64 = range(-(1 << 63), 1 << 63)

@@ -114,7 +114,7 @@ def _read(path: str) -> bytes | str:
     """Return the bytes of an image, or the text of the error."""
     from PIL import UnidentifiedImageError
 
-    from infeed.components.example_gen.sources.images.codec import open_image
+    from infeed.components.example_gen.sources.image_codec import open_image
 
     try:
         data = files.read_bytes(path)

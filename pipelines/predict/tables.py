@@ -25,11 +25,10 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.formats import default_settings, options_of
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources.columnar import nesting
-from infeed.components.example_gen.sources.csv.reader import check_headers, read_header, read_text
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.csv_files import check_headers, read_header, read_text
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
 from infeed.components.example_gen.sources.file_kinds import check_lines
-from infeed.components.example_gen.sources.json_rows import Row, as_json, read_rows
-from infeed.components.example_gen.sources.jsonl import JsonlOptions
+from infeed.components.example_gen.sources.jsonl import JsonlOptions, Row, as_json, read_rows
 from infeed.components.example_gen.sources.streams import read_head
 from infeed.pipelines.config import Source
 from infeed.pipelines.predict.cells import Column

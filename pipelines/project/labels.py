@@ -13,7 +13,7 @@ from typing import NamedTuple
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
-from infeed.components.example_gen.sources.csv.reader import without_header
+from infeed.components.example_gen.sources.csv_files import without_header
 from infeed.components.transform.analyses import as_word
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, are_whole, infer_features, infer_task, is_number
 from infeed.pipelines.project.sources import set_aside

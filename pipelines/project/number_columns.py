@@ -24,7 +24,7 @@ from pyarrow import types
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.formats import has_option
-from infeed.components.example_gen.sources.numbers import NumberFormat
+from infeed.components.example_gen.sources.kinds import NumberFormat
 from infeed.pipelines.config import Source
 
 MOST_SHAPES = 200  # maximum shapes of one column. Numbers of one format have fewer

@@ -39,8 +39,8 @@ from infeed.components.example_gen.formats import (
 )
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, reopenable
 from infeed.components.example_gen.sources.folders import CLASS_FOLDERS
-from infeed.components.example_gen.sources.images.reader import ListRules, default_pattern, find_images, list_images
-from infeed.components.example_gen.sources.record_values import without_records
+from infeed.components.example_gen.sources.image_files import ListRules, default_pattern, find_images, list_images
+from infeed.components.example_gen.sources.tfrecord import without_records
 from infeed.pipelines.config import EVAL, EXAMPLE_GENS, TEST, TRAIN, PipelineConfig, Source
 from infeed.pipelines.surveys import Layout
 

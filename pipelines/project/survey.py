@@ -24,9 +24,8 @@ from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
 from infeed.components.example_gen.codes import Codes, note_on, note_on_words
 from infeed.components.example_gen.formats import default_settings
 from infeed.components.example_gen.inputs import BadRow, BadRows, check_any_good
-from infeed.components.example_gen.sources import folders
+from infeed.components.example_gen.sources import folders, image_codec
 from infeed.components.example_gen.sources.folders import FileRef
-from infeed.components.example_gen.sources.images import codec
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, infer_features
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.image import Resize
@@ -340,10 +339,10 @@ def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple
     try:
         if options.on_bad_row == "reject":
             data = files.read_bytes(path)
-            codec.check_whole(data, codec.header_of(data, path), path)
+            image_codec.check_whole(data, image_codec.header_of(data, path), path)
         with files.open_input(path) as file:
-            height, width, channels = codec.upright_size(file, path)
-        codec.check_size(height, width, channels, path, options.max_row_mb)
+            height, width, channels = image_codec.upright_size(file, path)
+        image_codec.check_size(height, width, channels, path, options.max_row_mb)
         return height, width, 1 if channels == 1 else 3  # gray images are decoded as gray, others as RGB
     except InfeedError as error:
         if options.on_bad_row == "fail":

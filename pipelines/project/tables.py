@@ -40,12 +40,18 @@ from infeed.components.dataset.statistics.table_statistics import (
 )
 from infeed.components.engine.choice import Work, choose
 from infeed.components.engine.engine import Tree
-from infeed.components.example_gen.chosen import choose_columns, choose_rows, complete, passing, with_label
 from infeed.components.example_gen.codes import Codes, add_codes
 from infeed.components.example_gen.formats import default_settings, has_option
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, check_limit
-from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, settled, shifted
-from infeed.components.example_gen.spills import strata_of_rows
+from infeed.components.example_gen.planning import OtherKindsError, check_found, line_offsets, settled, shifted
+from infeed.components.example_gen.spills import (
+    choose_columns,
+    choose_rows,
+    complete,
+    passing,
+    strata_of_rows,
+    with_label,
+)
 from infeed.components.transform.infer import SAMPLE
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.number_columns import CellShapes, shapes_of

@@ -29,7 +29,7 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
-from infeed.components.example_gen.sources.sql.database import is_table, shown
+from infeed.components.example_gen.sources.sql_reader import is_table, shown
 
 
 @dataclass(frozen=True)

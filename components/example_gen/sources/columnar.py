@@ -27,7 +27,7 @@ from infeed.components.dataset.shards import Part
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, conform
 from infeed.components.example_gen.sources.file_kinds import not_a
-from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
+from infeed.components.example_gen.sources.kinds import Numbers, formats_of, read_numbers, with_numbers
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
 NUMBER = 8  # bytes of a number

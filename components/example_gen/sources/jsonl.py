@@ -12,9 +12,10 @@ no JSON value has `}` before `{`. So if there are as many rows as lines, each li
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,16 +32,29 @@ from infeed.components.dataset import example_types, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, Findings, OpenedSource, Patterns, Sample
-from infeed.components.example_gen.sources import file_kinds, kinds, sampling, streams
-from infeed.components.example_gen.sources.json_lines import count_objects, has_too_many_values, most_values, parse_line
-from infeed.components.example_gen.sources.kinds import MismatchError
-from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
-from infeed.components.example_gen.sources.sampling import Part, PartReader, is_small, parts_of
-from infeed.components.example_gen.sources.streams import Span, SpanCutter, TextBlock
+from infeed.components.example_gen.sources import file_kinds, json_lines, streams
+from infeed.components.example_gen.sources.json_lines import (
+    MismatchError,
+    count_objects,
+    has_too_many_values,
+    most_values,
+    parse_line,
+)
+from infeed.components.example_gen.sources.kinds import Numbers, formats_of, read_numbers, with_numbers
+from infeed.components.example_gen.sources.streams import (
+    Part,
+    PartReader,
+    Span,
+    SpanCutter,
+    TextBlock,
+    is_small,
+    parts_of,
+)
 
 _NULL_IN_LIST = re.compile(rb"[\[,]\s*null\b")  # Arrow drops such nulls silently
 _LONG = re.compile(rb"[0-9]{16}[0-9]*[^0-9.eE]")  # a whole number beyond 2^53
 _SMALL_BYTES, _SMALL_LINES = 1 << 16, 32  # smaller pieces are parsed line by line
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,7 @@ class JsonlOptions:
 class _JsonlReading:
     """Settings of the tasks. `row` is the kind of a whole line, and `arrow` is the equivalent Arrow type."""
 
-    row: kinds.Object
+    row: json_lines.Object
     arrow: pa.StructType
     schema: pa.Schema
     options: JsonlOptions
@@ -78,9 +92,9 @@ class _JsonlReading:
 
 def open_jsonl(root: str, patterns: Patterns, options: IngestOptions, jsonl: JsonlOptions) -> OpenedSource:
     """Open JSON Lines files with compatible columns. The first value of a column determines its kind."""
-    found, known, bad = inputs.find(root, patterns), kinds.Object(), list[BadRow]()
+    found, known, bad = inputs.find(root, patterns), json_lines.Object(), list[BadRow]()
     parts = inputs.look(found, lambda path: scan(path, known, jsonl.encoding, options, bad))
-    row = kinds.to_arrow(known)
+    row = json_lines.to_arrow(known)
     schema, left_out = _schema_of(row, root, jsonl)
     if not schema.names:
         inputs.check_any_good(bad)
@@ -90,7 +104,7 @@ def open_jsonl(root: str, patterns: Patterns, options: IngestOptions, jsonl: Jso
 
 
 def open_sampled_jsonl(
-    root: str, patterns: Patterns, options: IngestOptions, jsonl: JsonlOptions, known: kinds.Object | None = None
+    root: str, patterns: Patterns, options: IngestOptions, jsonl: JsonlOptions, known: json_lines.Object | None = None
 ) -> OpenedSource:
     """Open like `open_jsonl`, but infer the types of a large input from a sample or from known kinds."""
     found = inputs.find(root, patterns)
@@ -104,7 +118,7 @@ def open_sampled_jsonl(
     ]
     reader = PartReader(streams.LINES, jsonl.encoding, options.block_bytes, options.max_row_mb)
     sampled, sure = (known, known) if known else _sample_kinds(reader, [part for *_, some in parts for part in some])
-    row = kinds.to_arrow(sampled)
+    row = json_lines.to_arrow(sampled)
     try:
         schema, left_out = _schema_of(row, root, jsonl)
     except InfeedError:  # further rows may hold more columns
@@ -122,32 +136,34 @@ def open_sampled_jsonl(
     return replace(opened, sample=Sample(sampled, partial(_merge_kinds, known=sampled)), reopen=reopen)
 
 
-def _sample_kinds(reader: PartReader, parts: Sequence[Part]) -> tuple[kinds.Object, kinds.Object]:
+def _sample_kinds(reader: PartReader, parts: Sequence[Part]) -> tuple[json_lines.Object, json_lines.Object]:
     """Return the kinds in a sample, and the certain kinds, which are those of the first rows."""
     bad_rows = BadRows("reject", sys.maxsize, relative=True)
-    sure = kinds.Object()
+    sure = json_lines.Object()
     for block in reader.prefix(parts):
         sure = _widen(sure, block, bad_rows)
         bad_rows.take()
     known = sure
     for block in reader.sample(parts):
-        known = kinds.restrict(_widen(known, block, bad_rows), sure)
+        known = json_lines.restrict(_widen(known, block, bad_rows), sure)
         bad_rows.take()
     return known, sure
 
 
-def _merge_kinds(found: Sequence[Findings], known: kinds.Object) -> Any:
+def _merge_kinds(found: Sequence[Findings], known: json_lines.Object) -> Any:
     """Merge the kinds of all tasks. Returns None if they conflict, since then the order of rows decides."""
     try:
         for one in found:
             if one.kinds is not None:
-                known = kinds.widen_object(known, one.kinds)
+                known = json_lines.widen_object(known, one.kinds)
     except MismatchError:
         return None
     return known
 
 
-def read_part(part: Part, form: _JsonlReading, sure: kinds.Object, reader: PartReader, *, bad_rows: BadRows) -> Batches:
+def read_part(
+    part: Part, form: _JsonlReading, sure: json_lines.Object, reader: PartReader, *, bad_rows: BadRows
+) -> Batches:
     """Yield rows like `read_span` while the kinds of `form` hold them, and then only collect kinds.
 
     If the kinds of `form` do not hold the rows, `bad_rows.found` gets wider kinds. A row that contradicts the `sure`
@@ -163,21 +179,21 @@ def read_part(part: Part, form: _JsonlReading, sure: kinds.Object, reader: PartR
         if learning.known == form.row:
             yield _fill_schema(batches, block, form, bad_rows)
     wider = None if learning.known == form.row else learning.known
-    sampling.with_kinds(bad_rows, wider, astray=learning.contradicted)
+    streams.with_kinds(bad_rows, wider, astray=learning.contradicted)
 
 
 @dataclass
 class _Learning:
     """The column kinds that a task finds in its part."""
 
-    known: kinds.Object  # wide enough for the rows so far
-    sure: kinds.Object  # a row that contradicts these is a bad row
+    known: json_lines.Object  # wide enough for the rows so far
+    sure: json_lines.Object  # a row that contradicts these is a bad row
     contradicted: bool = False  # whether a row contradicts the known kinds, but not the sure ones
 
-    def is_bad(self, row: kinds.Object) -> bool:
+    def is_bad(self, row: json_lines.Object) -> bool:
         """Return whether a row that contradicts the known kinds is a bad row."""
         try:
-            kinds.widen_object(self.sure, row)
+            json_lines.widen_object(self.sure, row)
         except MismatchError:
             return True
         self.contradicted = True
@@ -210,7 +226,7 @@ def _flat(batch: pa.RecordBatch, options: JsonlOptions) -> pa.RecordBatch:
     return schemas.flatten_lists(flat) if options.flatten else flat
 
 
-def scan(path: str, known: kinds.Object, encoding: str, options: IngestOptions, bad: list[BadRow]) -> list[Span]:
+def scan(path: str, known: json_lines.Object, encoding: str, options: IngestOptions, bad: list[BadRow]) -> list[Span]:
     """Read one file, and find where to cut it. Widens `known` to hold its rows, and adds the first bad row to `bad`."""
     file_kinds.check_lines(path, streams.read_head(path, encoding))
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
@@ -247,12 +263,16 @@ def blocks_of(span: Span, encoding: str, options: IngestOptions) -> Iterator[Tex
     return streams.read_blocks(span, encoding, options.block_bytes, streams.whole_lines, options.max_row_mb)
 
 
-def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows, learning: _Learning | None = None) -> kinds.Object:
+def _widen(
+    known: json_lines.Object, block: TextBlock, bad_rows: BadRows, learning: _Learning | None = None
+) -> json_lines.Object:
     """Widen `known` to hold the rows of a block. A block with a bad line is halved repeatedly."""
     batch = _parse(block, None)
     if batch is not None:
         with suppress(MismatchError):  # the line and column are found below
-            return kinds.widen_object(known, {one.name: kinds.kind_of_arrow(one.type) for one in batch.schema})
+            return json_lines.widen_object(
+                known, {one.name: json_lines.kind_of_arrow(one.type) for one in batch.schema}
+            )
     if _is_small(block):
         return _parse_lines(block, known, bad_rows, learning)[1]
     for half in _halves(block):
@@ -271,7 +291,7 @@ def _read(block: TextBlock, form: _JsonlReading, bad_rows: BadRows, learning: _L
         if learning:
             learning.known = known
         if known == form.row:
-            fitting = pa.array([kinds.fit(row, form.row) for row in rows], form.arrow)
+            fitting = pa.array([json_lines.fit(row, form.row) for row in rows], form.arrow)
             yield pa.RecordBatch.from_arrays(fitting.flatten(), schema=schema)
     else:
         for half in _halves(block):
@@ -327,18 +347,18 @@ def _long_lines(block: TextBlock) -> list[bytes]:
 
 
 def _parse_lines(
-    block: TextBlock, known: kinds.Object, bad_rows: BadRows, learning: _Learning | None = None
-) -> tuple[list[dict[str, Any]], kinds.Object]:
+    block: TextBlock, known: json_lines.Object, bad_rows: BadRows, learning: _Learning | None = None
+) -> tuple[list[dict[str, Any]], json_lines.Object]:
     """Parse the rows one by one. Returns rows that fit `known`, and `known` widened to hold them."""
     rows = []
     for number, line in streams.numbered_lines(block):
         if not line.strip():
             continue
-        of_row: kinds.Object | None = None
+        of_row: json_lines.Object | None = None
         try:
             row = parse_line(line, block.most_mb)
-            of_row = {name: kinds.kind_of(value, name) for name, value in row.items()}
-            known = kinds.widen_object(known, of_row)
+            of_row = {name: json_lines.kind_of(value, name) for name, value in row.items()}
+            known = json_lines.widen_object(known, of_row)
         except MismatchError as error:
             # A row that only contradicts the sample may be right, so it is not reported: the input is read again.
             if learning is None or of_row is None or learning.is_bad(of_row):
@@ -346,3 +366,67 @@ def _parse_lines(
         else:
             rows.append(row)
     return rows, known
+
+
+class JsonNumber(str):
+    """The text of a number, such as `1.10`."""
+
+    __slots__ = ()
+
+
+def read_rows(path: str, options: JsonlOptions, ingest: IngestOptions) -> Iterator[list[Row | BadRow]]:
+    """Yield blocks of flat rows in order. A line that is not a JSON object is a BadRow."""
+    for block in blocks_of(Span(path), options.encoding, ingest):
+        lines = ((number, line) for number, line in streams.numbered_lines(block) if line.strip())
+        yield [_flat_row(block, number, line, options.flatten) for number, line in lines]
+
+
+def _flat_row(block: TextBlock, number: int, line: bytes, flatten: bool) -> Row | BadRow:
+    try:
+        return _joined(_flat_cells(parse_line(line, block.most_mb, JsonNumber), "", flatten))
+    except MismatchError as error:
+        return block.bad_row(number, error.reason, line, error.column or None)
+
+
+def _joined(columns: Iterator[tuple[str, Any]]) -> Row:
+    row: Row = {}
+    for name, value in columns:
+        if name in row:
+            raise MismatchError(name, f"the column {name!r} occurs twice")
+        row[name] = value
+    return row
+
+
+def _flat_cells(row: Mapping[str, Any], prefix: str, flatten: bool) -> Iterator[tuple[str, Any]]:
+    for name, value in row.items():
+        if isinstance(value, dict):
+            yield from _flat_cells(value, f"{prefix}{name}.", flatten)
+        elif flatten and isinstance(value, list):
+            yield from _unnested(f"{prefix}{name}", value)
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _unnested(name: str, items: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Replace a list of objects by a list for each field, and join a list of lists; see `schemas.flatten_lists`."""
+    if any(isinstance(one, dict) for one in items):
+        rows = [dict(_flat_cells(one, "", False)) for one in items if isinstance(one, dict)]
+        for field in dict.fromkeys(field for row in rows for field in row):
+            yield from _unnested(f"{name}.{field}", [row[field] for row in rows if row.get(field) is not None])
+    elif any(isinstance(one, list) for one in items):
+        yield from _unnested(name, [item for one in items if isinstance(one, list) for item in one if item is not None])
+    else:
+        yield name, items
+
+
+def as_json(value: Any) -> str:
+    """Return the JSON text of a value, with numbers as written."""
+    if isinstance(value, JsonNumber):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(as_json, value))}]"
+    if isinstance(value, dict):
+        return (
+            f"{{{', '.join(f'{json.dumps(name, ensure_ascii=False)}: {as_json(one)}' for name, one in value.items())}}}"
+        )
+    return json.dumps(value, ensure_ascii=False)

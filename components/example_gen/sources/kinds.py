@@ -1,31 +1,35 @@
-"""Kinds of columns in text formats, and their inference over the whole input.
+"""Kinds of columns of cells, and numbers in cells.
 
-CSV cells follow the rules of TFX's CsvExampleGen. An int is any text that Python's `int` accepts, within 64 bits. A
-float is any text that `float` accepts. Any other column is text. An integer beyond 64 bits makes its column text, so
-that no digit is lost.
+Kinds follow the rules of TFX's CsvExampleGen. An int is any text that Python's `int` accepts, within 64 bits. A float
+is any text that `float` accepts. Any other column is text. An integer beyond 64 bits makes its column text, so that no
+digit is lost.
 
-JSON rows widen the known kinds one after the other. An int and a float make a float, and a null fits every kind. Any
-other two kinds conflict, and an integer beyond 64 bits is an error.
+Columns of numbers that people format, such as `$3,356.21`, `12,5 kg`, and `45%`, have a format given by an example.
+Units are dropped: 45% becomes 45.
+
+    NumberFormat.of("$1,234.5").plain(cells)     # "($3,356.21)" becomes "-3356.21"
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 import re
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types
 from infeed.components.dataset.manifest import ColumnType
 
 GIVEN: dict[ColumnType, pa.DataType] = {"int": pa.int64(), "float": pa.float64(), "bytes": pa.string()}
-_INT64 = range(-(1 << 63), 1 << 63)
+INT64 = range(-(1 << 63), 1 << 63)
 _NOT_IN_PYTHON = (b"x", b"X", b"(")  # Arrow parses `0x1F` and `nan(1)` as numbers. Python and TFX do not
 _MOST_DIGITS = 4_000  # Python refuses to parse integers of slightly more digits
 _WHOLE = re.compile(rb"\s*[+-]?\d+(_\d+)*\s*")
@@ -33,6 +37,16 @@ _WHOLE = re.compile(rb"\s*[+-]?\d+(_\d+)*\s*")
 _INEXACT, _BEYOND = 2.0**53, 2.0**63
 LARGEST = sys.float_info.max  # represents larger numbers, such as 1e400. Infinity is a separate value
 _PROBE = 100  # cells to cast before trying all
+Numbers = Mapping[str, str | None]  # column -> example of its format. None leaves the column unchanged
+THOUSANDS = (",", ".", " ", "'")
+DECIMALS = (".", ",")
+_DO = "give an example with a decimal, such as '$1,234.5', '1.234,5' or '12.5 kg'"
+_EXAMPLE = re.compile(r"(?P<before>\D*?)\s*(?P<number>\d(?:[\d., ']*\d)?)\s*(?P<after>\D*)")
+_NUMBER = re.compile(r"(?:\d{1,3}(?:(?P<thousands>[., '])\d{3})+|\d+)(?:(?P<decimal>[.,])\d+)?")
+# Variants of the same separator.
+_SIGNS = {" ": r"[ \x{a0}\x{2009}\x{202f}]", "'": "['\u2019]"}
+_SIGN = "[+\u2212-]?"
+_SPACE = r"[\s\x{a0}\x{2009}\x{202f}]*"
 
 
 class CellKind(enum.IntEnum):
@@ -70,7 +84,7 @@ def infer_kind(cells: pa.StringArray) -> CellKind:
 def kind_of_cell(cell: bytes) -> CellKind:
     # bytes, not str: int() and float() of str accept digits of other scripts. TFX does not.
     try:
-        return CellKind.INT if int(cell) in _INT64 else CellKind.TEXT
+        return CellKind.INT if int(cell) in INT64 else CellKind.TEXT
     except ValueError:
         if len(cell) > _MOST_DIGITS and _WHOLE.fullmatch(cell):
             return CellKind.TEXT
@@ -137,7 +151,7 @@ def convert_found(cells: pa.StringArray, wanted: CellKind, known: CellKind) -> t
 
 def _int_or_none(cell: bytes) -> int | None:
     try:
-        return value if (value := int(cell)) in _INT64 else None
+        return value if (value := int(cell)) in INT64 else None
     except ValueError:
         return None
 
@@ -179,118 +193,96 @@ def _are_floats_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:
     return all(kind_of_cell(cell.as_py().encode()) == CellKind.FLOAT for cell in infinite)
 
 
-Object = dict[str, "JsonKind"]
-# A kind is plain JSON: a key of _ARROW, a list of the one kind of its items, an object, or None for only nulls so far.
-JsonKind = str | list["JsonKind"] | Object | None
+@dataclass(frozen=True)
+class NumberFormat:
+    """Number format of a column. Cells may omit the units."""
 
-_ARROW = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
-_PYTHON = {bool: "bool", int: "int", float: "float", str: "text"}
-_NUMBERS = ("int", "float")
-_WORDS = {"bool": "true or false", "int": "a number", "float": "a number", "text": "text"}
-_SHOWN_DIGITS = 40
+    thousands: str = ""  # separator between groups of three digits. A space matches all kinds of spaces. Empty for none
+    decimal: str = "."  # decimal separator
+    before: str = ""  # unit before the number, such as $
+    after: str = ""  # unit after the number, such as % or kg
 
+    def __str__(self) -> str:
+        before, after = (" " if unit.isalpha() else "" for unit in (self.before, self.after))
+        return f"{self.before}{before}1{self.thousands}234{self.decimal}5{after}{self.after}"
 
-class MismatchError(Exception):
-    """A value conflicts with the known kind of its column."""
+    @classmethod
+    @functools.cache
+    def of(cls, example: str) -> NumberFormat:
+        """Parse a format. Raises InfeedError if the example has no number, or its separators are ambiguous."""
+        found = _EXAMPLE.fullmatch(example.strip())
+        number = _NUMBER.fullmatch(found["number"]) if found else None
+        if not found or not number or (number["thousands"] and number["thousands"] == number["decimal"]):
+            raise InfeedError(f"{example!r} is not an example of a number", where="numbers", do=_DO)
+        thousands, decimal = number["thousands"] or "", number["decimal"]
+        if thousands and not decimal:
+            raise InfeedError(f"{example!r} has no decimals, so {thousands!r} is ambiguous", where="numbers", do=_DO)
+        return cls(thousands, decimal or ".", found["before"].strip(), found["after"].strip())
 
-    def __init__(self, column: str, reason: str) -> None:
-        super().__init__(reason)
-        self.column, self.reason = column, reason
+    def plain(self, cells: pa.StringArray, *, exact: bool = False) -> pa.StringArray:
+        """Rewrite cells of this format as Python number literals. Other cells stay, or become "" if `exact`."""
+        if not exact:
+            text = bytes(cells.buffers()[2] or b"")
+            signs = [self.thousands, self.before, self.after, self.decimal if self.decimal != "." else ""]
+            odd = {" ": "\u00a0\u2009\u202f", "'": "\u2019"}.get(self.thousands, "")
+            if not any(sign.encode() in text for sign in (*signs, *odd) if sign):
+                return cells
+        parts = pc.extract_regex(cells, self._pattern)
+        if not len(parts):
+            return cells
+        opened, sign, late_sign, whole, rest = (pc.struct_field(parts, [place]) for place in range(5))
+        minus = pa.array(["-", "\u2212"])
+        negative = pc.or_(pc.equal(opened, "("), pc.or_(pc.is_in(sign, minus), pc.is_in(late_sign, minus)))
+        digits = pc.replace_substring_regex(whole, "[^0-9]", "")
+        written = pc.binary_join_element_wise(digits, pc.replace_substring(rest, self.decimal, "."), "")
+        signed = pc.binary_join_element_wise(pc.if_else(negative, "-", ""), written, "")
+        is_number = pc.fill_null(pc.not_equal(written, ""), False)
+        return pc.if_else(is_number, signed, pc.if_else(pc.is_valid(cells), "", None) if exact else cells)
 
-
-def kind_of(value: Any, column: str = "") -> JsonKind:
-    """Return the kind of a JSON value. Raises MismatchError for a list of nulls or mixed kinds, or beyond 64 bits."""
-    if value is None:
-        return None
-    if isinstance(value, dict):
-        return {name: kind_of(inner, f"{column}.{name}".lstrip(".")) for name, inner in value.items()}
-    if isinstance(value, list):
-        known: JsonKind = None
-        for item in value:
-            if (new := kind_of(item, column)) is None:
-                raise MismatchError(column, "a list contains null")
-            known = widen(known, new, column)
-        return [known]
-    kind = _PYTHON[type(value)]
-    if kind == "int" and value not in _INT64:
-        digits = str(value)
-        if len(digits) > _SHOWN_DIGITS:
-            digits = f"{digits[:_SHOWN_DIGITS]}... of {len(digits.lstrip('-'))} digits"
-        raise MismatchError(column, f"{digits} does not fit into a signed 64-bit integer")
-    return kind
-
-
-def kind_of_arrow(inferred: pa.DataType) -> JsonKind:
-    """Return the kind of a type that Arrow inferred. Arrow infers dates from text, which JSON does not have."""
-    if types.is_struct(inferred):
-        return {field.name: kind_of_arrow(field.type) for field in inferred}
-    if types.is_list(inferred):
-        return [kind_of_arrow(inferred.value_type)]
-    if types.is_null(inferred):
-        return None
-    return next((kind for kind, arrow in _ARROW.items() if arrow == inferred), "text")
-
-
-def to_arrow(kind: JsonKind) -> pa.DataType:
-    """Return the Arrow type of a column, or the struct type of an object."""
-    if isinstance(kind, dict):
-        return pa.struct([(name, to_arrow(inner)) for name, inner in kind.items()])
-    if isinstance(kind, list):
-        return pa.list_(to_arrow(kind[0]))
-    return pa.null() if kind is None else _ARROW[kind]
+    @functools.cached_property
+    def _pattern(self) -> str:
+        """Regular expression for "(", the signs before and after the unit, the integer digits, and the rest."""
+        before, after, point = (re.escape(one) for one in (self.before, self.after, self.decimal))
+        group = _SIGNS.get(self.thousands, re.escape(self.thousands))
+        digits = rf"[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]+" if self.thousands else "[0-9]+"
+        number = rf"(?P<whole>{digits}|)(?P<rest>(?:{point}[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
+        unit = rf"(?P<sign>{_SIGN}){_SPACE}(?:{before})?{_SPACE}(?P<late_sign>{_SIGN})"
+        return rf"^{_SPACE}(?P<open>\(?){_SPACE}{unit}{_SPACE}{number}{_SPACE}(?:{after})?{_SPACE}\)?{_SPACE}$"
 
 
-def widen(known: JsonKind, new: JsonKind, column: str = "") -> JsonKind:
-    """Return the narrowest kind for both kinds of values, or `known` itself. Raises MismatchError if they conflict."""
-    if new is None or known == new:
-        return known
-    if known is None:
-        return new
-    if known in _NUMBERS and new in _NUMBERS:
-        return known if known == "float" else "float"
-    if isinstance(known, list) and isinstance(new, list):
-        items = widen(known[0], new[0], column)
-        return known if items is known[0] else [items]
-    if isinstance(known, dict) and isinstance(new, dict):
-        return widen_object(known, new, column)
-    raise MismatchError(column, f"{_in_words(new)}, but earlier rows have {_in_words(known)}")
+def formats_of(numbers: Numbers) -> dict[str, NumberFormat]:
+    """Return the format of each column that has one."""
+    return {name: NumberFormat.of(example) for name, example in numbers.items() if example is not None}
 
 
-def widen_object(known: Object, new: Object, column: str = "") -> Object:
-    """Widen an object, in time proportional to `new`. The object known from many rows may be much wider."""
-    wider: Object = {}
-    for name, kind in new.items():
-        before = known.get(name)
-        found = widen(before, kind, f"{column}.{name}".lstrip("."))
-        if found is not before or name not in known:
-            wider[name] = found
-    return {**known, **wider} if wider else known
+def with_numbers(schema: pa.Schema, numbers: Numbers) -> pa.Schema:
+    """Return the schema with the text columns in `numbers` as float64. Raises InfeedError if a column is unknown."""
+    for name in formats_of(numbers):
+        if name not in schema.names:
+            shown = ", ".join(schema.names[:20])
+            raise InfeedError(f"there is no column {name!r}", where="numbers", do=f"use one of {shown}")
+    return pa.schema([(one.name, pa.float64() if _is_text_with_format(one, numbers) else one.type) for one in schema])
 
 
-def restrict(wider: JsonKind, known: JsonKind) -> Any:
-    """Return the kinds of `wider` for the columns of `known`. The first rows determine the order of columns."""
-    if isinstance(wider, dict):
-        fields = known if isinstance(known, dict) else Object()
-        return {name: restrict(wider[name], inner) for name, inner in fields.items()} if fields else known
-    if isinstance(wider, list):
-        return [restrict(wider[0], known[0])] if isinstance(known, list) else known
-    return wider
+def read_numbers(batch: pa.RecordBatch, numbers: Numbers) -> tuple[pa.RecordBatch, dict[int, tuple[str, str]]]:
+    """Convert text columns to numbers. Also returns the cells that are not numbers: row -> (column, reason)."""
+    arrays, unfit = list(batch.columns), dict[int, tuple[str, str]]()
+    for place, field in enumerate(batch.schema):
+        if _is_text_with_format(field, numbers):
+            text = batch.column(place).cast(pa.string())
+            example = numbers[field.name] or ""
+            arrays[place], places = convert(NumberFormat.of(example).plain(text, exact=True), pa.float64())
+            for row in places:
+                unfit.setdefault(row, (field.name, not_a_number(text[row].as_py(), example)))
+    return pa.RecordBatch.from_arrays(arrays, schema=with_numbers(batch.schema, numbers)), unfit
 
 
-def fit(value: Any, to: JsonKind) -> Any:
-    """Convert integers of float columns to floats, so that Arrow accepts the value; see `example_types.to_float64`."""
-    if value is None:
-        return None
-    if isinstance(to, dict):
-        return {name: fit(inner, to[name]) for name, inner in value.items()}
-    if isinstance(to, list):
-        return [fit(item, to[0]) for item in value]
-    if to != "float":
-        return value
-    return example_types.to_float64(pa.array([value]))[0].as_py() if isinstance(value, int) else value
+def not_a_number(cell: str, example: str) -> str:
+    """Return the reason of a bad row."""
+    return f"{cell!r} is not a number such as {example!r}"
 
 
-def _in_words(kind: JsonKind) -> str:
-    if isinstance(kind, list):
-        return "a list"
-    return _WORDS[kind] if isinstance(kind, str) else "an object"
+def _is_text_with_format(field: pa.Field, numbers: Numbers) -> bool:
+    kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    return is_text and numbers.get(field.name) is not None

@@ -19,12 +19,12 @@ from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByRecord, ByTime
 from infeed.components.example_gen.sources.bigquery import BigQueryOptions
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
 from infeed.components.example_gen.sources.folders import TextOptions
-from infeed.components.example_gen.sources.images.codec import ImageOptions
+from infeed.components.example_gen.sources.image_codec import ImageOptions
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
 from infeed.components.example_gen.sources.parquet import ParquetOptions
-from infeed.components.example_gen.sources.sql.reader import SqlOptions
+from infeed.components.example_gen.sources.sql_reader import SqlOptions
 from infeed.components.feed.options import Augment, FeedOptions, MapFunction, Normalise
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.components.trainer.options import Output, TrainOptions

@@ -12,7 +12,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.row_filter import passes
-from infeed.components.example_gen.sources.numbers import read_numbers
+from infeed.components.example_gen.sources.kinds import read_numbers
 
 BATCH = pa.RecordBatch.from_pydict(
     {

@@ -68,7 +68,7 @@ def test_ingest_ends_too(options: list[str], tmp_path: Path) -> None:
     from infeed.components.dataset.options import IngestOptions
     from infeed.components.dataset.splits import Buckets
     from infeed.components.example_gen import ingest
-    from infeed.components.example_gen.sources.csv.reader import open_csv
+    from infeed.components.example_gen.sources.csv_files import open_csv
 
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
     opened = open_csv(str(tmp_path), {None: "rows.csv"}, IngestOptions())

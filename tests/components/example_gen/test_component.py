@@ -14,9 +14,9 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
 from infeed.components.example_gen.sources.folders import TextOptions
-from infeed.components.example_gen.sources.images.codec import ImageOptions
+from infeed.components.example_gen.sources.image_codec import ImageOptions
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
 
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]

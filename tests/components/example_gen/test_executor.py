@@ -15,7 +15,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import Buckets, ByLabel
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
 
 pytestmark = [pytest.mark.tfx, pytest.mark.stack]
 

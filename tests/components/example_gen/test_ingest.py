@@ -25,8 +25,8 @@ from infeed.components.dataset.splits import Buckets, ByLabel, ByName, ByRecord,
 from infeed.components.example_gen import ingest, planning, shuffle
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task
-from infeed.components.example_gen.sources.csv.reader import open_csv
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.csv_files import open_csv
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
 
 ROWS_PER_BLOCK = 50
 MakeJob = Callable[..., Job]
@@ -451,7 +451,7 @@ def test_a_rerun_over_what_a_killed_worker_left(ingested: Ingested, rows: Rows, 
 
 def test_ingest_needs_neither_beam_nor_tfx_nor_tensorflow() -> None:
     code = (
-        "import sys, infeed.components.example_gen.sources.csv.reader, infeed.components.example_gen\n"
+        "import sys, infeed.components.example_gen.sources.csv_files, infeed.components.example_gen\n"
         "found = {'apache_beam', 'tfx', 'tensorflow', 'tfx_bsl'} & set(sys.modules)\n"
         "assert not found, found"
     )

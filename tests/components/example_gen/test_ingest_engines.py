@@ -24,9 +24,9 @@ from infeed.components.engine.on_beam import OnBeam
 from infeed.components.example_gen import ingest, planning, shuffle
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Read, Task
-from infeed.components.example_gen.sources.csv.reader import open_csv
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
-from infeed.components.example_gen.sources.images.reader import open_images
+from infeed.components.example_gen.sources.csv_files import open_csv
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
+from infeed.components.example_gen.sources.image_files import open_images
 
 MakeJob = Callable[..., Job]
 MB = 1 << 20

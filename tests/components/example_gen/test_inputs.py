@@ -16,9 +16,9 @@ from infeed.components.dataset.options import IngestOptions, OnBadRow
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, conform, open_files, to_jsonl
 from infeed.components.example_gen.local import ingest
-from infeed.components.example_gen.sources.csv.reader import open_csv
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
-from infeed.components.example_gen.sources.images.reader import open_images
+from infeed.components.example_gen.sources.csv_files import open_csv
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
+from infeed.components.example_gen.sources.image_files import open_images
 from infeed.components.example_gen.sources.streams import Span
 
 

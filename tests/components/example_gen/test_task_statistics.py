@@ -16,7 +16,7 @@ from infeed.components.engine.processes import Processes
 from infeed.components.example_gen import ingest, task_statistics
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task
-from infeed.components.example_gen.sources.csv.reader import open_csv
+from infeed.components.example_gen.sources.csv_files import open_csv
 from infeed.components.example_gen.task_statistics import analyzed_splits
 
 MakeJob = Callable[..., Job]

@@ -13,8 +13,8 @@ import pytest
 
 from infeed.components.dataset.times import times_of
 from infeed.components.evaluation.predictor import RawColumns
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
-from infeed.components.example_gen.sources.json_rows import JsonNumber
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
+from infeed.components.example_gen.sources.jsonl import JsonNumber
 from infeed.pipelines.predict.cells import Cells, fit_cells
 
 

@@ -15,8 +15,7 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import ByName, ByTime, SplitBy
-from infeed.components.example_gen.sources import streams
-from infeed.components.example_gen.sources.csv import reader
+from infeed.components.example_gen.sources import csv_files, streams
 from infeed.pipelines.config import Source
 from infeed.pipelines.project import tables
 from infeed.pipelines.project.tables import Table
@@ -44,7 +43,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(os.path.basename(span.path))
         return read_blocks(span, *given)
 
-    monkeypatch.setattr(reader.streams, "read_blocks", noted)
+    monkeypatch.setattr(csv_files.streams, "read_blocks", noted)
     return names
 
 

@@ -13,8 +13,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.engine.choice import Work, choose
 from infeed.components.engine.engine import Engine
-from infeed.components.example_gen.sources import sampling, streams
-from infeed.components.example_gen.sources.csv import reader
+from infeed.components.example_gen.sources import csv_files, streams
 from infeed.pipelines.config import Source
 from infeed.pipelines.project import tables
 from infeed.pipelines.project.tables import Table
@@ -26,7 +25,7 @@ ROWS, SAMPLE = 3_000, 4096
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(tables, "_KEPT_BYTES", 0)
-    monkeypatch.setattr(reader, "_HEADER_BYTES", 256)
+    monkeypatch.setattr(csv_files, "_HEADER_BYTES", 256)
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def write(folder: Path, kind: str, last: Any = 7, bad: tuple[int, ...] = ()) -> 
 
 
 def look(path: Path, sample_bytes: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
-    monkeypatch.setattr(sampling, "SAMPLE_BYTES", sample_bytes)
+    monkeypatch.setattr(streams, "SAMPLE_BYTES", sample_bytes)
     kind: Source = "csv" if path.suffix == ".csv" else "jsonl"
     table = Table(str(path), kind, {}, IngestOptions(block_bytes=1024, **options))
     found, rejected = table.statistics()

@@ -8,13 +8,14 @@ import pytest
 
 from infeed.components.example_gen.sources.json_lines import (
     MOST_LEVELS,
+    MismatchError,
     count_objects,
     finite,
     has_too_many_values,
     is_deep,
     parse_line,
 )
-from infeed.components.example_gen.sources.kinds import LARGEST, MismatchError
+from infeed.components.example_gen.sources.kinds import LARGEST
 
 
 def nested(levels: int) -> bytes:

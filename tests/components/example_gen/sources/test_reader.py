@@ -1,4 +1,4 @@
-"""Covers `handed_over` and `reader`: data of this process, and of functions."""
+"""Data of this process, and of functions."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ REFUSE_AND_END = """
 import gc, os, sys
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.base.errors import InfeedError
-from infeed.components.example_gen.sources.csv import reader
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources import csv_files
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
 
 gc.freeze()
 for _ in range({times}):
@@ -26,7 +26,7 @@ for _ in range({times}):
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         continue
     try:
-        reader.scan({path!r}, CsvOptions(), IngestOptions())
+        csv_files.scan({path!r}, CsvOptions(), IngestOptions())
     except InfeedError:
         sys.exit(2)
 """

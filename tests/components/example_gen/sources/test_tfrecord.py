@@ -17,7 +17,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import records
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen import ingest, settling
+from infeed.components.example_gen import ingest, planning
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources import tfrecord
 
@@ -195,7 +195,7 @@ def test_records_that_hold_records_are_read_file_by_file(tmp_path: Path, job) ->
     def attempt(one: OpenedSource) -> int:
         return ingest.ingest(one.tasks, job(one, OPTIONS)).rows_read
 
-    assert settling.settled(source, attempt) == 2
+    assert planning.settled(source, attempt) == 2
 
 
 @pytest.mark.parametrize("at", [3, 200])

@@ -13,7 +13,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.formats import open_source
 from infeed.components.example_gen.inputs import BadRows
-from infeed.components.example_gen.sources.numbers import NumberFormat
+from infeed.components.example_gen.sources.kinds import NumberFormat
 
 
 @pytest.mark.parametrize(

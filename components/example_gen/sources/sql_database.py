@@ -1,8 +1,8 @@
-"""Databases by ADBC, Arrow's database interface. Results are record batches with the database's types.
+"""Connections to databases, by SQLAlchemy or by ADBC.
 
-SQLAlchemy only compiles the statements in the database's dialect.
-
-Drivers return types without an Arrow equivalent as extension types: a name, and text or bytes as storage.
+ADBC is Arrow's database interface. Its results are record batches with the database's types, and SQLAlchemy only
+compiles the statements in the database's dialect. Drivers return types without an Arrow equivalent as extension types:
+a name, and text or bytes as storage.
 
 | Extension type | here |
 |---|---|
@@ -16,35 +16,136 @@ from __future__ import annotations
 
 import importlib
 import json
+import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
-from sqlalchemy import exc
+from sqlalchemy import exc, pool
 from sqlalchemy.engine.default import DefaultDialect
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types, schemas
 from infeed.components.example_gen.inputs import BadRows, Batches
-from infeed.components.example_gen.sources.python_rows import UNFIT, cast, checked, to_batch
-from infeed.components.example_gen.sources.sql.alchemy import REMEDY
-from infeed.components.example_gen.sources.sql.database import Database, RefusedError, Row, Shape, Statement, rows_in
+from infeed.components.example_gen.sources.python_rows import UNFIT, cast, checked, infer_field, to_batch
 
+Row: TypeAlias = tuple[Any, ...]
+Statement: TypeAlias = sa.Select[Any] | sa.TextClause
+_ROWS_AT_A_TIME = 10_000  # maximum
+_PROBED_ROWS, _PROBED_AT_A_TIME = 10_000, 100
+REMEDY = "cast it in the query: CAST(column AS type)"
 _NO_TIME = "outside the years 1 to 9999"  # shown for times that Python cannot represent
 _FILES = ("duckdb", "sqlite")  # databases whose driver expects a path
 # SQLite's driver limits batches by rows and takes types from the first batch. Others have types and limit bytes.
 _BATCH_ROWS = {"sqlite": "adbc.sqlite.query.batch_rows"}
-_PROBED_ROWS = 100
+_PROBED_BY_ADBC = 100
 _MIDWAY = "handle the value in the query by CAST or WHERE, or remove +adbc from the URL"
 
 
+@dataclass(frozen=True)
+class Shape:
+    """Properties of a result, inferred from its first rows."""
+
+    columns: pa.Schema  # the type is null if all values so far are null
+    rows_at_a_time: int
+
+
+class Database(Protocol):
+    """A connection. Errors of the database are raised as `RefusedError`."""
+
+    def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
+        """Infer the shape of a result from its first rows.
+
+        Raise InfeedError if a tf.Example does not support a column.
+        """
+
+    def fetch_row(self, statement: Statement) -> Row:
+        """Return the only row of a result, as Python values."""
+
+    def read(
+        self, statement: Statement, shape: Shape, where: str, bad_rows: BadRows
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield (number of rows read, rows that fit the shape) for each block."""
+
+
+class RefusedError(Exception):
+    """Error of a database or its driver. It may contain secrets, which only `connect` removes."""
+
+    def __init__(self, said: BaseException, do: str = "check the query, and that the database is running") -> None:
+        super().__init__(said)
+        self.said, self.do = said, do
+
+
+def rows_in(block_bytes: int, rows: int, size: int) -> int:
+    """Return the number of rows of a block, given the size in bytes of `rows` rows."""
+    return min(max(1, block_bytes * rows // max(size, 1)), _ROWS_AT_A_TIME)
+
+
 @contextmanager
-def open_database(url: sa.URL) -> Iterator[Database]:
+def open_by_sqlalchemy(url: sa.URL) -> Iterator[Database]:
+    """Connect to a database. Raise RefusedError if there is no such driver or database, or it rejects a request."""
+    try:
+        engine = sa.create_engine(url, poolclass=pool.NullPool, hide_parameters=True)
+    except exc.NoSuchModuleError as error:
+        raise RefusedError(error, do="check the part of the URL before ://") from None
+    except ImportError as error:
+        raise RefusedError(error, do=f"pip install {error.name}, or use another driver in the URL") from None
+    except (exc.ArgumentError, ValueError, TypeError) as error:
+        raise RefusedError(error, do="check the URL") from None
+    try:
+        with engine.connect() as connection:
+            yield SqlAlchemyDatabase(connection)
+    except (exc.SQLAlchemyError, sqlite3.Warning) as error:  # the second for two statements, before Python 3.12
+        raise RefusedError(getattr(error, "orig", None) or error) from None  # its context may contain the URL
+    finally:
+        engine.dispose()
+
+
+class SqlAlchemyDatabase:
+    """Database connected by SQLAlchemy.
+
+    The first rows determine column types. Later rows that do not match are bad rows.
+    """
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
+        rows, size = list[Row](), 0
+        with self._connection.execution_options(stream_results=True).execute(statement) as result:
+            names = list(result.keys())
+            for some in result.partitions(_PROBED_AT_A_TIME):
+                rows += [tuple(row) for row in some]
+                size += sum(sys.getsizeof(cell) for row in some for cell in row)
+                if len(rows) >= _PROBED_ROWS or size > block_bytes:
+                    break
+        columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+        fields = [infer_field(name, values, where, REMEDY) for name, values in zip(names, columns, strict=True)]
+        return Shape(pa.schema(fields), rows_in(block_bytes, len(rows), size))
+
+    def fetch_row(self, statement: Statement) -> Row:
+        return tuple(self._connection.execute(statement).one())
+
+    def read(
+        self, statement: Statement, shape: Shape, where: str, bad_rows: BadRows
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        row, size = 1, shape.rows_at_a_time
+        streaming = self._connection.execution_options(stream_results=True, max_row_buffer=size)
+        for some in streaming.execute(statement).partitions(size):
+            rows = [tuple(one) for one in some]
+            yield len(rows), to_batch(rows, shape.columns, where, bad_rows, first_row=row)
+            row += len(rows)
+
+
+@contextmanager
+def open_by_adbc(url: sa.URL) -> Iterator[Database]:
     """Connect by the package `adbc_driver_<database>`.
 
     Raise RefusedError if it is missing or the database rejects it.
@@ -87,7 +188,7 @@ class AdbcDatabase:
         self._connection, self._driver, self._dialect, self._batch_rows = connection, driver, dialect, batch_rows
 
     def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
-        first = self._first_batch(statement, _PROBED_ROWS)
+        first = self._first_batch(statement, _PROBED_BY_ADBC)
         rows = rows_in(block_bytes, first.num_rows, first.nbytes)
         if self._batch_rows:
             first = self._first_batch(statement, rows)

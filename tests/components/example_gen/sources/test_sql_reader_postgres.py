@@ -16,8 +16,8 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
-from infeed.components.example_gen.sources.sql import reader
-from infeed.components.example_gen.sources.sql.reader import SqlOptions
+from infeed.components.example_gen.sources import sql_reader
+from infeed.components.example_gen.sources.sql_reader import SqlOptions
 
 pytestmark = pytest.mark.tfx  # not for TFX's sake: the server takes seconds to start
 
@@ -27,7 +27,7 @@ UUID = "0f9e7a2c-0000-4000-8000-000000000000"
 
 
 def open_(query: str, options: SqlOptions) -> OpenedSource:
-    return reader.open_sql({None: query}, IngestOptions(), options)
+    return sql_reader.open_sql({None: query}, IngestOptions(), options)
 
 
 def rows_of(opened: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[tuple[Any, ...]]:

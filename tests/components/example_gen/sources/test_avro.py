@@ -1,4 +1,4 @@
-"""Avro files, written by fastavro and read back; and a line for each type. Covers `schema`."""
+"""Avro files, written by fastavro and read back; and a line for each type."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
-from infeed.components.example_gen.sources.avro import reader as avro
-from infeed.components.example_gen.sources.avro.schema import to_arrow
+from infeed.components.example_gen.sources import avro
+from infeed.components.example_gen.sources.avro import to_arrow
 
 UTC = dt.timezone.utc
 NOON = dt.datetime(2020, 2, 29, 12, tzinfo=UTC)

@@ -27,8 +27,8 @@ from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.codes import find_codes
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, Findings, OpenedSource, Patterns, Sample
-from infeed.components.example_gen.sources import file_kinds, sampling, streams
-from infeed.components.example_gen.sources.csv.rows import (
+from infeed.components.example_gen.sources import file_kinds, streams
+from infeed.components.example_gen.sources.csv_rows import (
     CsvOptions,
     TextRows,
     check_closed,
@@ -45,10 +45,17 @@ from infeed.components.example_gen.sources.kinds import (
     convert_found,
     infer_kind,
     kind_of_cell,
+    not_a_number,
 )
-from infeed.components.example_gen.sources.numbers import not_a_number
-from infeed.components.example_gen.sources.sampling import Part, PartReader, is_small, parts_of
-from infeed.components.example_gen.sources.streams import Span, SpanCutter, TextBlock
+from infeed.components.example_gen.sources.streams import (
+    Part,
+    PartReader,
+    Span,
+    SpanCutter,
+    TextBlock,
+    is_small,
+    parts_of,
+)
 
 _HEADER_BYTES = 1 << 16  # long enough for nearly every header. Longer headers are read on
 _INDEX = "Unnamed: 0"
@@ -274,7 +281,7 @@ def read_part(
         fits = all(found[name] <= kinds[name] for name in kinds)
         if fits:
             yield _convert(rows, schema, options, bad_rows, values)
-    sampling.with_kinds(bad_rows, [int(kind) for kind in found.values()])
+    streams.with_kinds(bad_rows, [int(kind) for kind in found.values()])
 
 
 def _convert(

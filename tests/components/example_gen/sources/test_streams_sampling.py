@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen import settling
+from infeed.components.example_gen import planning
 from infeed.components.example_gen.formats import open_source
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource
 from infeed.components.example_gen.planning import SpilledTask
-from infeed.components.example_gen.sources import sampling, streams
+from infeed.components.example_gen.sources import streams
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ Outcome = tuple[pa.Schema, list[dict[str, Any]], list[BadRow]]
 def tasks_of(task_bytes: int) -> Iterator[None]:
     """Tasks, samples and windows are tiny."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "SAMPLE_BYTES", 24)
+        patch.setattr(streams, "SAMPLE_BYTES", 24)
         patch.setattr(streams, "span_bytes", lambda block_bytes: task_bytes)
         patch.setattr(streams, "_WINDOW_BYTES", 16)
         yield
@@ -56,21 +56,21 @@ def read_apart(source: OpenedSource) -> Outcome:
         rejected.append(bad_rows.take())
         spilled.append(SpilledTask(task.order, 0, 0, 0, None, None, (), (), (), bad_rows.found))
     if source.sample is not None:
-        settling.check_found([one.found for one in spilled if one.found], source.sample)
-    offsets = settling.line_offsets((task.order, task.found) for task in spilled)
+        planning.check_found([one.found for one in spilled if one.found], source.sample)
+    offsets = planning.line_offsets((task.order, task.found) for task in spilled)
     bad = [BadRow(**json.loads(line)) for order, rows in enumerate(rejected) for line in lines_of(rows, offsets, order)]
     return source.schema, pa.Table.from_batches(batches, source.schema).to_pylist(), bad
 
 
 def lines_of(rows: tuple[BadRow, ...], offsets: dict[int, int], order: int) -> list[str]:
-    found = settling.shift_lines(settling.to_jsonl(rows), offsets.get(order, 0)) if rows else b""
+    found = planning.shift_lines(planning.to_jsonl(rows), offsets.get(order, 0)) if rows else b""
     return found.decode().removesuffix("\n").split("\n") if found else []
 
 
 def outcomes(path: str, kind: str, **options: Any) -> Iterator[Outcome | str]:
     """Of the input that is read whole for its types, and of the same by a sample."""
     yield outcome(lambda: read_in_order(open_source(path, kind, REJECT, options)))
-    yield outcome(lambda: settling.settled(open_source(path, kind, REJECT, options, sampled=True), read_apart))
+    yield outcome(lambda: planning.settled(open_source(path, kind, REJECT, options, sampled=True), read_apart))
 
 
 def outcome(read: Callable[[], Outcome]) -> Outcome | str:

@@ -11,8 +11,8 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen.chosen import choose_columns, choose_rows
 from infeed.components.example_gen.inputs import BadRows
+from infeed.components.example_gen.spills import choose_columns, choose_rows
 
 BATCH = pa.RecordBatch.from_pydict(
     {

@@ -1,4 +1,4 @@
-"""Pictures in folders and in CSVs, whole and damaged; covers `reader`, `codec` and `damage`."""
+"""Pictures in folders and in CSVs, whole and damaged; covers `image_codec`, too."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from PIL import Image
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.inputs import BadRows
-from infeed.components.example_gen.sources.images import codec, reader
-from infeed.components.example_gen.sources.images.codec import ImageHeader, ImageOptions
+from infeed.components.example_gen.sources import image_codec, image_files
+from infeed.components.example_gen.sources.image_codec import ImageHeader, ImageOptions
 
 
 def save(path: Path, size: tuple[int, int] = (4, 3), mode: str = "RGB", **options: Any) -> bytes:
@@ -35,7 +35,7 @@ def pets(tmp_path: Path) -> str:
 
 
 def test_class_folders(pets: str) -> None:
-    index = reader.find_images(pets)
+    index = image_files.find_images(pets)
     assert [(image.filename, image.text) for image in index.images] == [
         ("cat/a.jpg", "cat"),
         ("cat/c.png", "cat"),
@@ -49,7 +49,7 @@ def test_a_csv_of_paths_and_labels(tmp_path: Path, given: str) -> None:
     save(tmp_path / "pictures" / "2.png")
     (tmp_path / "notes.csv").write_text("some,other\n1,2\n")
     (tmp_path / "labels.csv").write_text("label,path\ndog,pictures/2.png\ncat,pictures/1.png\n")
-    index = reader.find_images(str(tmp_path / given))
+    index = image_files.find_images(str(tmp_path / given))
     assert [(image.filename, image.text) for image in index.images] == [
         ("pictures/2.png", "dog"),
         ("pictures/1.png", "cat"),
@@ -75,8 +75,8 @@ def test_headers(mode: str, options: dict[str, Any], expected: ImageHeader) -> N
     file = io.BytesIO()
     Image.new(mode, (4, 3)).save(file, **options)
     file.seek(0)
-    assert codec.read_header(file, "x") == expected
-    assert codec.header_of(file.getvalue(), "x") == expected
+    assert image_codec.read_header(file, "x") == expected
+    assert image_codec.header_of(file.getvalue(), "x") == expected
 
 
 @example("JPEG", 167, 0, 0)  # no channels
@@ -88,14 +88,14 @@ def test_a_damaged_header_never_makes_an_error_of_another_kind(form: str, place:
     data = bytearray(file.getvalue())
     data[place % len(data)] = byte
     try:
-        header = codec.header_of(bytes(data[: len(data) - cut]), "x")
+        header = image_codec.header_of(bytes(data[: len(data) - cut]), "x")
     except InfeedError:
         return
     assert min(header.height, header.width, header.channels) > 0
 
 
 def rows(root: str, pattern: str = "*/*", bad_rows: BadRows | None = None, **options: Any) -> list[dict[str, Any]]:
-    opened = reader.open_images(root, {None: pattern}, IngestOptions(block_bytes=4096), ImageOptions(**options))
+    opened = image_files.open_images(root, {None: pattern}, IngestOptions(block_bytes=4096), ImageOptions(**options))
     batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows or BadRows())]
     assert all(batch.schema == opened.schema for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
@@ -118,7 +118,7 @@ def test_a_row_keeps_the_files_own_bytes(tmp_path: Path) -> None:
 
 def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
     save(tmp_path / "a.png")
-    assert reader.default_pattern(str(tmp_path)) == "*"
+    assert image_files.default_pattern(str(tmp_path)) == "*"
     assert sorted(rows(str(tmp_path), "*")[0]) == [
         "image/channels",
         "image/encoded",
@@ -167,7 +167,7 @@ def test_scaled_images_are_turned_as_their_camera_says(tmp_path: Path) -> None:
 def test_raw_batches_stay_small_however_well_files_compress(tmp_path: Path) -> None:
     for number in range(4):
         save(tmp_path / "cat" / f"{number}.png", size=(40, 40))  # 4,800 bytes decoded, a hundred encoded
-    opened = reader.open_images(
+    opened = image_files.open_images(
         str(tmp_path), {None: "*/*"}, IngestOptions(block_bytes=4096), ImageOptions(pixels="raw")
     )
     assert [batch.num_rows for batch in opened.read(opened.tasks[0].payload, bad_rows=BadRows())] == [1, 1, 1, 1]
@@ -225,18 +225,18 @@ def test_more_bits_than_raw_pixels_hold(tmp_path: Path) -> None:
 def test_an_image_that_a_csv_names_changes_the_fingerprint(tmp_path: Path) -> None:
     save(tmp_path / "1.png")
     (tmp_path / "labels.csv").write_text("path,label\n1.png,cat\n")
-    before = reader.fingerprint_of_named(str(tmp_path), ["labels.csv"])
-    assert before == reader.fingerprint_of_named(str(tmp_path), ["labels.csv"])
+    before = image_files.fingerprint_of_named(str(tmp_path), ["labels.csv"])
+    assert before == image_files.fingerprint_of_named(str(tmp_path), ["labels.csv"])
     save(tmp_path / "1.png", size=(30, 30))
-    assert before != reader.fingerprint_of_named(str(tmp_path), ["labels.csv"])
-    assert reader.fingerprint_of_named(str(tmp_path), ["*.png"]) is None
+    assert before != image_files.fingerprint_of_named(str(tmp_path), ["labels.csv"])
+    assert image_files.fingerprint_of_named(str(tmp_path), ["*.png"]) is None
 
 
 def test_rows_of_a_csv_that_name_no_image_are_set_aside(tmp_path: Path) -> None:
     content = save(tmp_path / "1.png")
     (tmp_path / "labels.csv").write_text("path,label\n2.png,dog\n1.png,cat\n1.png,\n")
     options = IngestOptions(on_bad_row="reject")
-    opened = reader.open_images(str(tmp_path), {None: "labels.csv"}, options)
+    opened = image_files.open_images(str(tmp_path), {None: "labels.csv"}, options)
     bad_rows = BadRows("reject", 10)
     batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
     assert [row["image/encoded"] for batch in batches for row in batch.to_pylist()] == [content]
@@ -250,7 +250,7 @@ def test_the_images_that_a_csv_names_are_the_source(tmp_path: Path) -> None:
     content = save(tmp_path / "1.png")
     table = tmp_path / "labels.csv"
     table.write_text("path,label\n1.png,cat\n")
-    source = reader.open_images(str(tmp_path), {None: "labels.csv"}, IngestOptions()).provenance
+    source = image_files.open_images(str(tmp_path), {None: "labels.csv"}, IngestOptions()).provenance
     assert (source.files, source.bytes) == (2, len(content) + table.stat().st_size)
 
 
@@ -262,20 +262,20 @@ def test_impossible_options(options: dict[str, Any]) -> None:
 
 def test_a_folder_without_images_or_classes_says_what_was_there(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match=r"(?s)no images found.*does not exist.*one folder of PNG or JPEG"):
-        reader.find_images(str(tmp_path / "typo"))
+        image_files.find_images(str(tmp_path / "typo"))
     with pytest.raises(InfeedError, match=r"(?s)no images found.*which holds nothing"):
-        reader.find_images(str(tmp_path))
+        image_files.find_images(str(tmp_path))
     for number in range(6):
         save(tmp_path / f"{number}.png")
     with pytest.raises(InfeedError, match=r"(?s)no images found.*0\.png, 1\.png, 2\.png, 3\.png and 2 more"):
-        reader.find_images(str(tmp_path))
+        image_files.find_images(str(tmp_path))
 
 
 def test_an_empty_class_folder(pets: str) -> None:
     (Path(pets) / "bird").mkdir()
     (Path(pets) / "bird" / ".gitkeep").touch()
     with pytest.raises(InfeedError, match=r"(?s)class folder 'bird' is empty.*bird, which holds \.gitkeep"):
-        reader.find_images(pets)
+        image_files.find_images(pets)
 
 
 @pytest.mark.parametrize("content", [b"", b"meow", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"])
@@ -299,7 +299,7 @@ def test_a_csv_that_does_not_say_enough(tmp_path: Path, content: str | bytes, me
     save(tmp_path / "1.png")
     (tmp_path / "labels.csv").write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(InfeedError, match=f"(?s){message}"):
-        reader.find_images(str(tmp_path / "labels.csv"))
+        image_files.find_images(str(tmp_path / "labels.csv"))
 
 
 def damaged(data: bytes, place: int, by: bytes) -> bytes:
@@ -345,7 +345,7 @@ def test_a_damaged_image_is_set_aside_by_name(pets: str, data: bytes, reason: st
 def test_a_whole_jpeg_is_not_decoded_to_find_out(mode: str, options: dict[str, Any]) -> None:
     file = io.BytesIO()
     Image.new("RGB", (33, 17), "teal").convert(mode).save(file, "jpeg", exif=Image.Exif(), **options)
-    assert codec.damage_of_jpeg(file.getvalue()) == ""
+    assert image_codec.damage_of_jpeg(file.getvalue()) == ""
 
 
 @pytest.mark.parametrize("name", ["large.png", "large.jpg"])
@@ -354,7 +354,7 @@ def test_a_picture_that_decodes_to_more_than_the_limit_is_set_aside(
     pets: str, name: str, options: dict[str, Any]
 ) -> None:
     save(Path(pets) / "cat" / name, size=(700, 600))  # 1.2 MB decoded
-    opened = reader.open_images(pets, {None: "*/*"}, IngestOptions(max_row_mb=1), ImageOptions(**options))
+    opened = image_files.open_images(pets, {None: "*/*"}, IngestOptions(max_row_mb=1), ImageOptions(**options))
     (task,) = opened.tasks
     bad_rows = BadRows("reject", 10)
     assert sum(batch.num_rows for batch in opened.read(task.payload, bad_rows=bad_rows)) == 3
@@ -368,7 +368,7 @@ def test_a_picture_that_decodes_to_more_than_the_limit_is_set_aside(
 
 def test_a_size_to_scale_to_counts_against_the_limit(tmp_path: Path) -> None:
     save(tmp_path / "a.png")
-    opened = reader.open_images(
+    opened = image_files.open_images(
         str(tmp_path), {None: "*"}, IngestOptions(max_row_mb=1), ImageOptions(size=(1_000, 1_000))
     )
     with pytest.raises(InfeedError, match="1,000 x 1,000") as raised:
@@ -395,7 +395,7 @@ def test_a_list_of_pictures_that_is_no_csv(tmp_path: Path, content: str, line: i
     save(tmp_path / "1.png")
     (tmp_path / "labels.csv").write_text(f"{content}\n")
     with pytest.raises(InfeedError, match="not CSV") as raised:
-        reader.find_images(str(tmp_path / "labels.csv"))
+        image_files.find_images(str(tmp_path / "labels.csv"))
     assert f"labels.csv, line {line}" in raised.value.where
     assert "quotes" in raised.value.do
 
@@ -407,14 +407,14 @@ def test_a_csv_may_not_name_pictures_outside_of_its_folder_unless_allowed(tmp_pa
     path = tmp_path / "data/labels.csv"
     path.write_text(f"path,label\na.png,x\n{how.format(folder=tmp_path)},y\n")
     with pytest.raises(InfeedError) as raised:
-        reader.find_images(str(path))
+        image_files.find_images(str(path))
     assert raised.value.where.startswith(f"{path}, line 3")
-    assert len(reader.find_images(str(path), allow_outside=True).images) == 2
+    assert len(image_files.find_images(str(path), allow_outside=True).images) == 2
     bad_rows = BadRows("reject", 10)
-    assert len(reader.find_images(str(path), bad_rows).images) == 1
+    assert len(image_files.find_images(str(path), bad_rows).images) == 1
     (tmp_path / "data/link.png").symlink_to("../secret.png")
     path.write_text("path,label\na.png,x\nlink.png,y\n")
-    assert len(reader.find_images(str(path)).images) == 2
+    assert len(image_files.find_images(str(path)).images) == 2
 
 
 @pytest.mark.parametrize("what", ["pictures", "classes"])
@@ -425,4 +425,4 @@ def test_links_to_pictures_and_to_class_folders_are_followed(tmp_path: Path, wha
         link = f"{name}/1.png" if what == "pictures" else name
         (tmp_path / "data" / link).symlink_to(tmp_path / "store" / link)
     assert [row["label"] for row in rows(str(tmp_path / "data"), "*/*")] == [0, 1]
-    assert [one.text for one in reader.find_images(str(tmp_path / "data")).images] == ["a", "b"]
+    assert [one.text for one in image_files.find_images(str(tmp_path / "data")).images] == ["a", "b"]

@@ -11,7 +11,10 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
+from itertools import pairwise
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pyarrow as pa
@@ -25,21 +28,18 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, Patterns, conform
-from infeed.components.example_gen.sources.sql import adbc, alchemy
-from infeed.components.example_gen.sources.sql.database import (
-    Bounds,
+from infeed.components.example_gen.sources.sql_database import (
     Database,
-    KeyRange,
     RefusedError,
     Shape,
-    count_rows,
-    cut_range,
-    find_bounds,
-    select_present,
-    select_rows,
-    shown,
+    Statement,
+    open_by_adbc,
+    open_by_sqlalchemy,
 )
 
+_SHOWN = 60  # characters of a query
+_EVERYTHING: Any = sa.text("*")
+_NO_COLUMN = "rowcount"  # never selected
 _HIDDEN = "***"
 
 
@@ -65,6 +65,26 @@ class SqlOptions:
             what = "connection_env is not the name of an environment variable"
             raise refused(self, "connection_env", do, what)
         at_least(self, 1, "partitions")
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """Keys from `low` to `high`. The `last` range includes `high`. Both None selects rows without a key."""
+
+    column: str
+    low: Any
+    high: Any
+    last: bool
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The smallest and largest key, the number of rows, and the number of rows with a key."""
+
+    low: Any
+    high: Any
+    rows: int
+    keyed: int
 
 
 @dataclass(frozen=True)
@@ -176,9 +196,9 @@ def connect(variable: str) -> Iterator[Database]:
         do = "use dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40"
         # Without the cause, here and below, because its text may contain the password.
         raise InfeedError(what, where=f"the environment variable {variable}", do=do) from None
-    way = adbc if url.drivername.endswith("+adbc") else alchemy
+    open_database = open_by_adbc if url.drivername.endswith("+adbc") else open_by_sqlalchemy
     try:
-        with way.open_database(url) as database:
+        with open_database(url) as database:
             yield database
     except RefusedError as refused:
         said = " ".join(without_secrets(str(refused.said), text).split())
@@ -199,3 +219,86 @@ def without_secrets(text: str, url: str) -> str:
     for secret in sorted(secrets | {quote(one, safe="") for one in secrets} | {quote_plus(one) for one in secrets}):
         text = text.replace(secret, _HIDDEN) if secret else text
     return text
+
+
+def is_table(query: str) -> bool:
+    """Return whether the text is the name of a table, which has no spaces, rather than a query."""
+    return len(query.split()) == 1
+
+
+def shown(query: str) -> str:
+    """Abbreviate a query to one line, for errors."""
+    text = " ".join(query.split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def select_rows(query: str, keys: KeyRange | None = None) -> Statement:
+    """Select all rows, or the rows of a range of keys."""
+    if keys is None:
+        return sa.select(_EVERYTHING).select_from(_table(query)) if is_table(query) else _text(query)
+    source, key = _source(query, keys.column)
+    return sa.select(_EVERYTHING).select_from(source).where(_within(key, keys))
+
+
+def select_present(query: str, column: str) -> Statement:
+    """Select one non-null value of a column."""
+    source, values = _source(query, column)
+    return sa.select(values).select_from(source).where(values.is_not(None)).limit(1)
+
+
+def find_bounds(database: Database, query: str, column: str | None) -> Bounds:
+    """Query the bounds of the keys. Without a column, only count rows."""
+    source, key = _source(query, column or _NO_COLUMN)
+    if column is None:
+        (rows,) = database.fetch_row(sa.select(sa.func.count()).select_from(source))
+        return Bounds(None, None, rows, 0)
+    bounds = sa.select(sa.func.min(key), sa.func.max(key), sa.func.count(), sa.func.count(key)).select_from(source)
+    return Bounds(*database.fetch_row(bounds))
+
+
+def count_rows(database: Database, query: str, ranges: list[KeyRange]) -> list[int]:
+    """Count the rows of each range, by one statement."""
+    if not ranges:
+        return []
+    source, key = _source(query, ranges[0].column)
+    counts = [sa.func.sum(sa.case((_within(key, one), 1), else_=0)) for one in ranges]
+    return [int(count) for count in database.fetch_row(sa.select(*counts).select_from(source))]
+
+
+def cut_range(column: str, low: Any, high: Any, partitions: int) -> list[KeyRange]:
+    """Divide `low` to `high`, inclusive, into ranges of equal width. Raise InfeedError for keys without arithmetic."""
+    try:
+        widths = [(high - low) * number for number in range(1, partitions)]
+        steps = [one // partitions if isinstance(one, int | timedelta) else one / partitions for one in widths]
+        cuts = [low + step for step in steps]
+    except TypeError:
+        what = f"keys such as {str(low)[:40]!r} cannot be divided into ranges"
+        do = "use a column of numbers, dates or times, or leave it out"
+        raise InfeedError(what, where=f"partition_column={column!r}", do=do) from None
+    bounds = [low, *dict.fromkeys(cut for cut in cuts if cut > low), high]
+    *others, last = [KeyRange(column, *pair, last=False) for pair in pairwise(bounds)]
+    return [*others, replace(last, last=True)]
+
+
+def _within(key: sa.ColumnElement[Any], keys: KeyRange) -> sa.ColumnElement[bool]:
+    if keys.low is None:
+        return key.is_(None)
+    return sa.and_(key >= keys.low, key <= keys.high if keys.last else key < keys.high)
+
+
+def _source(query: str, column: str) -> tuple[sa.FromClause, sa.ColumnElement[Any]]:
+    if is_table(query):
+        table = _table(query, column)
+        return table, table.c[column]
+    rows = _text(query).columns(sa.column(column)).subquery("source")
+    return rows, rows.c[column]
+
+
+def _table(name: str, *columns: str) -> sa.TableClause:
+    schema, _, table = name.strip().rpartition(".")
+    return sa.table(table, *map(sa.column, columns), schema=schema or None)
+
+
+def _text(query: str) -> sa.TextClause:
+    # Escape colons, because the query has no parameters. The newline ends a trailing comment.
+    return sa.text(query.rstrip().rstrip(";").replace(":", r"\:") + "\n")

@@ -1,6 +1,6 @@
-"""SQLite stands for every database, by SQLAlchemy and by ADBC; `test_sql_postgres` is for what a server does.
+"""SQLite stands for every database, by SQLAlchemy and by ADBC; `test_sql_reader_postgres` is for what a server does.
 
-Covers `reader`, `database`, and both ways to a database: `alchemy` and `adbc`.
+Covers `sql_database`, too.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import sqlalchemy as sa
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
-from infeed.components.example_gen.sources.sql import reader
-from infeed.components.example_gen.sources.sql.adbc import driver_arguments
-from infeed.components.example_gen.sources.sql.reader import SqlOptions, connect, without_secrets
+from infeed.components.example_gen.sources import sql_reader
+from infeed.components.example_gen.sources.sql_database import driver_arguments
+from infeed.components.example_gen.sources.sql_reader import SqlOptions, connect, without_secrets
 
 UTC = dt.timezone.utc
 ROWS = [(number if number % 10 else None, 0.0, "" if number % 2 else "grün", b"\x00\xff") for number in range(1_000)]
@@ -51,7 +51,7 @@ def trips(sqlite: Execute) -> Execute:
 
 
 def open_(query: str, options: SqlOptions, **ingest: Any) -> OpenedSource:
-    return reader.open_sql({None: query}, IngestOptions(**ingest), options)
+    return sql_reader.open_sql({None: query}, IngestOptions(**ingest), options)
 
 
 def rows_of(opened: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[tuple[Any, ...]]:
@@ -91,7 +91,7 @@ def test_ranges_of_a_key_read_every_row_once(query: str) -> None:
     ],
 )
 def test_a_range_is_cut_into_equal_parts(low: Any, high: Any, cuts: list[Any]) -> None:
-    ranges = reader.cut_range("k", low, high, 3)
+    ranges = sql_reader.cut_range("k", low, high, 3)
     assert [one.low for one in ranges] + [ranges[-1].high] == cuts
     assert [one.last for one in ranges] == [False] * (len(ranges) - 1) + [True]
 
@@ -99,7 +99,7 @@ def test_a_range_is_cut_into_equal_parts(low: Any, high: Any, cuts: list[Any]) -
 @pytest.mark.usefixtures("trips")
 def test_queries_with_other_columns_are_read_as_one() -> None:
     queries = {"train": "SELECT id, place FROM trips LIMIT 2", "eval": "SELECT fare, id FROM trips LIMIT 1"}
-    opened = reader.open_sql(queries, IngestOptions(), SqlOptions("SQLITE"))
+    opened = sql_reader.open_sql(queries, IngestOptions(), SqlOptions("SQLITE"))
     assert [task.split for task in opened.tasks] == ["train", "eval"]
     assert opened.schema.names == ["id", "place", "fare"]
     assert list(rows_of(opened)) == [(None, "grün", None), (1, "", None), (None, None, 0.0)]
@@ -114,7 +114,7 @@ def test_no_rows_are_no_rows_and_names_that_stand_twice_are_refused() -> None:
 
 def test_text_cannot_be_cut_into_ranges() -> None:
     with pytest.raises(InfeedError, match=r"(?s)'apple' cannot be divided.*partition_column='name'"):
-        reader.cut_range("name", "apple", "pear", 3)
+        sql_reader.cut_range("name", "apple", "pear", 3)
 
 
 def test_a_table_that_changes_meanwhile_is_noticed(trips: Execute) -> None:
@@ -209,12 +209,12 @@ def test_a_range_that_adbc_finds_another_type_in_is_read_as_planned(sqlite: Exec
 def test_the_fingerprint_changes_with_rows_keys_and_query(trips: Execute) -> None:
     seen = set()
     for query, column in (("trips", None), ("trips", "id"), ("SELECT * FROM trips", None)):
-        seen.add(reader.fingerprint({None: query}, SqlOptions("SQLITE", column)))
-    assert reader.fingerprint({None: "trips"}, SqlOptions("SQLITE")) in seen
+        seen.add(sql_reader.fingerprint({None: query}, SqlOptions("SQLITE", column)))
+    assert sql_reader.fingerprint({None: "trips"}, SqlOptions("SQLITE")) in seen
     trips("INSERT INTO trips VALUES (5000, 0, '', NULL)")
-    seen.add(reader.fingerprint({None: "trips"}, SqlOptions("SQLITE")))
+    seen.add(sql_reader.fingerprint({None: "trips"}, SqlOptions("SQLITE")))
     trips("UPDATE trips SET id = 6000 WHERE id = 5000")
-    seen.add(reader.fingerprint({None: "trips"}, SqlOptions("SQLITE", "id")))
+    seen.add(sql_reader.fingerprint({None: "trips"}, SqlOptions("SQLITE", "id")))
     assert len(seen) == 5
 
 

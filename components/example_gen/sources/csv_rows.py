@@ -18,8 +18,7 @@ from infeed.components.base.units import counted
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.example_gen.inputs import AFTER_QUOTE, BadRows
 from infeed.components.example_gen.sources import streams
-from infeed.components.example_gen.sources.kinds import GIVEN
-from infeed.components.example_gen.sources.numbers import DECIMALS, THOUSANDS, NumberFormat, formats_of
+from infeed.components.example_gen.sources.kinds import DECIMALS, GIVEN, THOUSANDS, NumberFormat, formats_of
 from infeed.components.example_gen.sources.streams import RowRules, TextBlock
 
 _NO_SIGN = '"\r\n'

@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.inputs import AFTER_QUOTE, AstrayError, BadRow, BadRows
-from infeed.components.example_gen.sources import sampling, streams
-from infeed.components.example_gen.sources.csv import reader
-from infeed.components.example_gen.sources.csv import rows as csv_rows
-from infeed.components.example_gen.sources.csv.reader import read_header
-from infeed.components.example_gen.sources.csv.rows import CsvOptions, rules_of
+from infeed.components.example_gen.sources import csv_files, csv_rows, streams
+from infeed.components.example_gen.sources.csv_files import read_header
+from infeed.components.example_gen.sources.csv_rows import CsvOptions, rules_of
 from infeed.components.example_gen.sources.streams import Span, TextBlock
 
 OPTIONS = CsvOptions()
@@ -211,13 +209,13 @@ def test_what_the_csv_module_writes_with_escapes_is_read_back(
         writer.writerows([["one", "two\n"], *table])
     content = Path(path).read_bytes()
     expected = list(csv.reader(io.StringIO(content.decode(), newline=""), escapechar="\\"))[1:]
-    names, below = reader.read_header(path, ESCAPING)
+    names, below = csv_files.read_header(path, ESCAPING)
     assert names == ("one", "two\n")
     read = partial(csv_rows.parse_rows, names=names, options=ESCAPING, bad_rows=BadRows())
     whole = partial(csv_rows.whole_rows, options=ESCAPING)
     blocks = list(streams.read_blocks(below, "utf-8", block_bytes, whole))
     assert values(map(read, blocks)) == expected
-    parts = sampling.PartReader(csv_rows.rules_of(ESCAPING, 2), "utf-8", block_bytes, 1)
+    parts = streams.PartReader(csv_rows.rules_of(ESCAPING, 2), "utf-8", block_bytes, 1)
     bounds = [0, *sorted({cut for cut in cuts if cut < len(content)}), None]
     try:
         apart = [
@@ -239,7 +237,7 @@ def values(found: object) -> list[list[str]]:
 
 
 def read(path: Path, options: CsvOptions, limit: int = 100) -> tuple[dict[str, list[object]], list[BadRow]]:
-    opened = reader.open_csv(str(path.parent), {None: path.name}, IngestOptions(on_bad_row="reject"), options)
+    opened = csv_files.open_csv(str(path.parent), {None: path.name}, IngestOptions(on_bad_row="reject"), options)
     bad_rows = BadRows("reject", limit)
     batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
     table = {name: [cell for batch in batches for cell in batch[name].to_pylist()] for name in opened.schema.names}
@@ -266,7 +264,7 @@ def test_text_after_a_closing_quote_is_a_bad_row_that_names_the_option(tmp_path:
     assert bad[0].reason.startswith(AFTER_QUOTE)
     assert reason in bad[0].reason
     with pytest.raises(InfeedError, match=AFTER_QUOTE) as raised:
-        reader.open_csv(str(tmp_path), {None: "*"}, IngestOptions(), CsvOptions())
+        csv_files.open_csv(str(tmp_path), {None: "*"}, IngestOptions(), CsvOptions())
     assert raised.value.where == f"{path}, line 4"
     assert "escape=" in raised.value.do
 
@@ -309,7 +307,7 @@ def test_the_line_of_a_bad_row_counts_all_line_ends(tmp_path: Path, ends: list[b
     content = b"".join(line + ends[number % len(ends)] for number, line in enumerate(lines))
     (tmp_path / "t.csv").write_bytes(content)
     options = IngestOptions(on_bad_row="reject", block_bytes=block_bytes)
-    opened = reader.open_csv(str(tmp_path), {None: "*"}, options, CsvOptions())
+    opened = csv_files.open_csv(str(tmp_path), {None: "*"}, options, CsvOptions())
     bad_rows = BadRows("reject", 10)
     for task in opened.tasks:
         list(opened.read(task.payload, bad_rows=bad_rows))

@@ -22,9 +22,8 @@ from infeed.components.example_gen import ingest
 from infeed.components.example_gen.formats import open_source
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import OpenedSource
-from infeed.components.example_gen.settling import settled
-from infeed.components.example_gen.sources import sampling, streams
-from infeed.components.example_gen.sources.csv import reader
+from infeed.components.example_gen.planning import settled
+from infeed.components.example_gen.sources import csv_files, streams
 
 MakeJob = Callable[..., Job]
 OPTIONS = IngestOptions(block_bytes=1024)
@@ -34,8 +33,8 @@ SAMPLE = 4096
 
 @pytest.fixture(autouse=True)
 def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "SAMPLE_BYTES", SAMPLE)
-    monkeypatch.setattr(reader, "_HEADER_BYTES", 256)
+    monkeypatch.setattr(streams, "SAMPLE_BYTES", SAMPLE)
+    monkeypatch.setattr(csv_files, "_HEADER_BYTES", 256)
 
 
 @pytest.fixture

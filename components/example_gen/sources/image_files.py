@@ -25,10 +25,9 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, Batches, OpenedSource, Patterns
-from infeed.components.example_gen.sources import folders
+from infeed.components.example_gen.sources import folders, image_codec
 from infeed.components.example_gen.sources.folders import Classes, FileBlock, FileRef
-from infeed.components.example_gen.sources.images import codec
-from infeed.components.example_gen.sources.images.codec import ImageHeader, ImageOptions
+from infeed.components.example_gen.sources.image_codec import ImageHeader, ImageOptions
 
 _CSV_COLUMNS = ("path", "label")
 _SHOWN = 200  # characters of a path
@@ -101,11 +100,11 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
         try:
             data = folders.read_whole(ref.path)
             if form.options != ImageOptions():
-                rows.append(_Row(ref, *codec.rewrite(data, ref.path, form.options, form.ingest.max_row_mb)))
+                rows.append(_Row(ref, *image_codec.rewrite(data, ref.path, form.options, form.ingest.max_row_mb)))
             else:
-                header = codec.header_of(data, ref.path)
-                codec.check_size(header.height, header.width, header.channels, ref.path, form.ingest.max_row_mb)
-                codec.check_whole(data, header, ref.path)
+                header = image_codec.header_of(data, ref.path)
+                image_codec.check_size(header.height, header.width, header.channels, ref.path, form.ingest.max_row_mb)
+                image_codec.check_whole(data, header, ref.path)
                 rows.append(_Row(ref, data, header))
         except ReadFailedError:  # a failed read does not mean that the image is bad
             raise

@@ -15,8 +15,8 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
-from infeed.components.example_gen.sources.csv import reader
-from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources import csv_files
+from infeed.components.example_gen.sources.csv_rows import CsvOptions
 
 Write = Callable[..., str]
 
@@ -34,7 +34,7 @@ def write(tmp_path: Path) -> Write:
 def open_csv(path: str, options: CsvOptions | None = None, block_bytes: int = 8 << 20) -> OpenedSource:
     """One file, or all that a pattern finds."""
     folder, name = path.rsplit("/", 1)
-    return reader.open_csv(folder, {None: name}, IngestOptions(block_bytes=block_bytes), options)
+    return csv_files.open_csv(folder, {None: name}, IngestOptions(block_bytes=block_bytes), options)
 
 
 def read_blocks(opened: OpenedSource) -> list[pa.RecordBatch]:
@@ -49,7 +49,7 @@ def read(path: str, options: CsvOptions | None = None, **sizes: int) -> dict[str
 def test_types_are_found_over_the_whole_input(write: Write) -> None:
     rows = ["1,1,1,"] * 3_000 + ["2,0.5,x,"]
     path = write("a,b,c,d\n" + "\n".join(rows))
-    assert reader.scan(path, CsvOptions(), IngestOptions(block_bytes=1024)).rows == 3_001
+    assert csv_files.scan(path, CsvOptions(), IngestOptions(block_bytes=1024)).rows == 3_001
     assert open_csv(path).schema.types == [pa.int64(), pa.float64(), pa.string(), pa.null()]
 
 
@@ -151,8 +151,8 @@ def test_a_row_longer_than_a_block_is_a_block_of_its_own(write: Write) -> None:
 def test_latin_1(write: Write) -> None:
     path = write("größe,ä\nKöln,ü\n".encode("latin-1"))  # the header alone is longer as UTF-8 than up to its end here
     options = CsvOptions(encoding="latin-1")
-    _, rows = reader.read_header(path, options)
-    (block,) = reader.read_span(rows, open_csv(path, options).schema, options, IngestOptions(), bad_rows=BadRows())
+    _, rows = csv_files.read_header(path, options)
+    (block,) = csv_files.read_span(rows, open_csv(path, options).schema, options, IngestOptions(), bad_rows=BadRows())
     assert block.to_pydict() == {"größe": ["Köln"], "ä": ["ü"]}
 
 
@@ -191,7 +191,7 @@ def test_quotes_that_are_text(write: Write) -> None:
 
 def open_rejecting(path: str, options: CsvOptions | None = None) -> tuple[dict[str, list[Any]], list[BadRow]]:
     folder, name = path.rsplit("/", 1)
-    opened = reader.open_csv(folder, {None: name}, IngestOptions(on_bad_row="reject", block_bytes=1024), options)
+    opened = csv_files.open_csv(folder, {None: name}, IngestOptions(on_bad_row="reject", block_bytes=1024), options)
     bad_rows = BadRows("reject", 100)
     batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
     return pa.Table.from_batches(batches, opened.schema).to_pydict(), list(bad_rows.take())

@@ -10,8 +10,7 @@ import pytest
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.inputs import BadRow
-from infeed.components.example_gen.sources.json_rows import JsonNumber, as_json, read_rows
-from infeed.components.example_gen.sources.jsonl import JsonlOptions, open_jsonl
+from infeed.components.example_gen.sources.jsonl import JsonlOptions, JsonNumber, as_json, open_jsonl, read_rows
 
 
 def rows_of(folder: Path, text: str, *, flatten: bool = False) -> list[Any]:

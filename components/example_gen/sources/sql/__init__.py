@@ -1,1 +1,0 @@
-"""Reader of databases, by SQLAlchemy or ADBC."""
