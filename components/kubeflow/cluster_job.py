@@ -15,9 +15,10 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,11 @@ _GONE = 300.0  # seconds to wait for the deletion of an earlier job and its pods
 _TAIL = 50  # last lines of a failed machine's log
 _OF_JOBSET = "jobset.sigs.k8s.io/jobset-name"  # label of the pods; the JobSet of a TrainJob has the same name
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_REMEDIES = {
+    403: "give the step's service account the Role in docs/kubeflow.md",
+    404: "install JobSet, or Kubeflow Trainer for a TrainJob, in the cluster",
+}
+_OTHER_REMEDY = "correct deploy.training, or the settings of the Trainer in deploy.resources"
 _POD = re.compile(r'pods "[^"]*"')
 _log = logging.getLogger(__name__)
 
@@ -115,24 +121,18 @@ class _Cluster:
                 if missing and error.status == 404:
                     return None
                 if error.status not in (429, 500, 502, 503, 504) or time.monotonic() > until:
-                    raise _refused(error, what) from None  # contains the message of the client's error
+                    do = _REMEDIES.get(error.status, _OTHER_REMEDY)
+                    said = error.reason
+                    with suppress(TypeError, ValueError, KeyError):
+                        said = json.loads(error.body)["message"]
+                    # Not from the client's error, whose message is part of this one.
+                    answer = f"the cluster responded with {error.status}: {said}"
+                    raise InfeedError(answer, where=what, do=do) from None
             except required("urllib3").exceptions.HTTPError as error:
                 if time.monotonic() > until:
                     do = "check the network of the cluster"
                     raise InfeedError(f"the API server does not respond: {error}", where=what, do=do) from error
             time.sleep(_POLL)
-
-
-def _refused(error: Any, what: str) -> InfeedError:
-    do = {
-        403: "give the step's service account the Role in docs/kubeflow.md",
-        404: "install JobSet, or Kubeflow Trainer for a TrainJob, in the cluster",
-    }.get(error.status, "correct deploy.training, or the settings of the Trainer in deploy.resources")
-    try:
-        said = json.loads(error.body)["message"]
-    except (TypeError, ValueError, KeyError):
-        said = error.reason
-    return InfeedError(f"the cluster responded with {error.status}: {said}", where=what, do=do)
 
 
 @dataclass(frozen=True)
@@ -324,7 +324,15 @@ def explain(api: Api, place: Place, found: Mapping[str, Any], events: Iterable[A
     if events is None:
         reasons.append("the step may not list events")
     else:
-        reasons += _newest(events, found.get("metadata", {}).get("creationTimestamp"))
+        # The newest warning about each object. Older warnings may be about an earlier attempt.
+        created = found.get("metadata", {}).get("creationTimestamp")
+        begin = datetime.fromisoformat(created.replace("Z", "+00:00")) if created else None
+        timed = [(event.last_timestamp or event.event_time, event) for event in events]
+        newest: dict[str, str] = {}
+        for when, event in sorted((one for one in timed if one[0]), key=itemgetter(0)):
+            if begin is None or when >= begin:
+                newest[event.involved_object.name] = f"{event.reason}: {event.message}"
+        reasons += newest.values()
     job_set, job = _job_names(place)
     objects = " ".join(f"{kind}/{job_set}" for kind in dict.fromkeys((api.kind.lower(), "jobset")))
     command = f"kubectl describe --namespace {place.namespace} {objects} job/{job}"
@@ -334,17 +342,3 @@ def explain(api: Api, place: Place, found: Mapping[str, Any], events: Iterable[A
 def is_news(why: str, before: str) -> bool:
     """Report whether two explanations differ in more than the pod name, which changes with each pod."""
     return _POD.sub("", why) != _POD.sub("", before)
-
-
-def _newest(events: Iterable[Any], created: str | None) -> list[str]:
-    """Return the newest warning about each object. Older warnings may be about an earlier attempt."""
-    begin = datetime.fromisoformat(created.replace("Z", "+00:00")) if created else None
-    newest: dict[str, str] = {}
-    for event in sorted((each for each in events if _time(each)), key=_time):
-        if begin is None or _time(event) >= begin:
-            newest[event.involved_object.name] = f"{event.reason}: {event.message}"
-    return list(newest.values())
-
-
-def _time(event: Any) -> Any:
-    return event.last_timestamp or event.event_time

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
@@ -64,18 +65,14 @@ def wait_for_names(environ: Mapping[str, str]) -> None:
     until = time.monotonic() + _STARTS
     for address in json.loads(environ["TF_CONFIG"])["cluster"]["worker"]:
         host, _, port = address.rpartition(":")
-        while not _resolves(host, int(port)):
+        while True:
+            with suppress(socket.gaierror):
+                if socket.getaddrinfo(host, int(port)):
+                    break
             if time.monotonic() > until:
                 do = "check with kubectl that all pods of the job run"
                 raise InfeedError(f"the machine {host} did not start", where="TF_CONFIG", do=do)
             time.sleep(_LOOK)
-
-
-def _resolves(host: str, port: int) -> bool:
-    try:
-        return bool(socket.getaddrinfo(host, port))
-    except socket.gaierror:
-        return False
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import logging
 import os
 import runpy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from infeed.components.base import schema
@@ -61,11 +61,21 @@ def main(arguments: Sequence[str]) -> None:
     if values := received["inputs"].get("parameterValues"):
         received["inputs"]["parameterValues"] = {name: unpack(value) for name, value in values.items()}
     of_tfx, shown = ui.split(uris.to_local(received))
-    _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])
+    # As `python -m` runs TFX's entry point, which ends with SystemExit.
+    sys.argv = [_TFX, *arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]]
+    try:
+        runpy.run_module(_TFX, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code:
+            raise
     given = [of_tfx[kind].get("artifacts", {}) for kind in ("inputs", "outputs")]
     # TFX writes the output file last, so artifacts for the user interface can only be added after it.
     first = {name: found["artifacts"][0]["uri"] for kind in given for name, found in kind.items() if found["artifacts"]}
-    _finish_output(received["outputs"]["outputFile"], uris, ui.fill(shown, first))
+    pages, path = ui.fill(shown, first), received["outputs"]["outputFile"]
+    output = json.loads(files.read_bytes(path))
+    whole = {**output, "artifacts": {**output.get("artifacts", {}), **pages}}
+    # The launcher uploads by the URIs in the ExecutorOutput.
+    files.write_bytes(path, message.accepted(uris.to_uris(whole)).encode())
 
 
 def path_map(arguments: Sequence[str], received: Any) -> PathMap:
@@ -115,23 +125,6 @@ def _is_value(artifact: Any) -> bool:
     if "." not in title or title.startswith("system."):
         return False
     return issubclass(import_class_by_path(compiler_utils.TITLE_TO_CLASS_PATH.get(title, title)), ValueArtifact)
-
-
-def _run_tfx(arguments: Sequence[str]) -> None:
-    """Run TFX's entry point as `python -m` does. It ends with SystemExit."""
-    sys.argv = [_TFX, *arguments]
-    try:
-        runpy.run_module(_TFX, run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        if end.code:
-            raise
-
-
-def _finish_output(path: str, uris: PathMap, shown: Mapping[str, Any]) -> None:
-    """Restore the URIs in the ExecutorOutput, from which the launcher uploads, and add artifacts for Kubeflow."""
-    output = json.loads(files.read_bytes(path))
-    whole = {**output, "artifacts": {**output.get("artifacts", {}), **shown}}
-    files.write_bytes(path, message.accepted(uris.to_uris(whole)).encode())
 
 
 if __name__ == "__main__":

@@ -115,35 +115,24 @@ def _change(
 ) -> ColumnChange:
     if old is None or new is None or old.type != new.type:
         return ColumnChange(name, old, new)
-    others = (_missing(old, new, options), _lengths(old, new, options))
-    if old.type == "bytes":
-        distance, most = l_infinity(old.counts, new.counts)
-        words = _words(old.counts, new.counts, options)
-        return ColumnChange(name, old, new, "L-infinity", distance, options.l_infinity, most, (*others, *words))
-    distance = jensen_shannon(*common_histograms(numbers_of(old), numbers_of(new)))
-    return ColumnChange(name, old, new, "Jensen-Shannon", distance, options.jensen_shannon, differences=others)
-
-
-def _missing(old: ColumnStatistics, new: ColumnStatistics, options: ComparisonOptions) -> Difference:
     before, after = (side.missing / max(1, side.rows) for side in (old, new))
     change = f"{percent(before)} -> {percent(after)} of the rows"
-    return Difference("missing", abs(after - before), options.missing, change)
-
-
-def _lengths(old: ColumnStatistics, new: ColumnStatistics, options: ComparisonOptions) -> Difference:
+    others = [Difference("missing", abs(after - before), options.missing, change)]
     distance = jensen_shannon(*common_histograms(lengths_of(old.lengths), lengths_of(new.lengths)))
     change = f"{old.lengths.mean:.3g} -> {new.lengths.mean:.3g} values a row"
-    return Difference("lengths", distance, options.lengths, change)
-
-
-def _words(old: ValueCounts, new: ValueCounts, options: ComparisonOptions) -> list[Difference]:
-    """Return the new and the lost words. Empty for columns with more words than are counted."""
-    if not (old.exact and new.exact and old.total and new.total):
-        return []
-    return [
-        _appeared("new_words", old, new, options.new_words, "of the values"),
-        _appeared("lost_words", new, old, options.lost_words, "of the earlier values"),
-    ]
+    others.append(Difference("lengths", distance, options.lengths, change))
+    if old.type != "bytes":
+        distance = jensen_shannon(*common_histograms(numbers_of(old), numbers_of(new)))
+        limit = options.jensen_shannon
+        return ColumnChange(name, old, new, "Jensen-Shannon", distance, limit, differences=tuple(others))
+    distance, most = l_infinity(old.counts, new.counts)
+    # Columns with more words than are counted have no new and lost words.
+    if old.counts.exact and new.counts.exact and old.counts.total and new.counts.total:
+        others += [
+            _appeared("new_words", old.counts, new.counts, options.new_words, "of the values"),
+            _appeared("lost_words", new.counts, old.counts, options.lost_words, "of the earlier values"),
+        ]
+    return ColumnChange(name, old, new, "L-infinity", distance, options.l_infinity, most, tuple(others))
 
 
 def _appeared(

@@ -68,8 +68,12 @@ def validate(statistics: Statistics, schema: schema_pb2.Schema, columns: int = C
 
     A schema with dependent features, such as sparse ones, is validated as a whole.
     """
-    names = _names(statistics, schema)
-    if len(names) <= columns or not _is_divisible(statistics, schema):
+    features = [one for dataset in statistics.datasets for one in dataset.features]
+    names = list(dict.fromkeys([*(one.name for one in schema.feature), *map(_name, features)]))
+    # Columns must be independent, and no slice or constraint may cover the whole dataset.
+    whole = schema.sparse_feature or schema.weighted_feature or any(one.cross_features for one in statistics.datasets)
+    nested = any(one.HasField("struct_domain") for one in schema.feature)
+    if len(names) <= columns or whole or nested or any(len(one.path.step) > 1 for one in features):
         return tfdv.validate_statistics(statistics=statistics, schema=schema)
     found = anomalies_pb2.Anomalies()
     for start, part in _parts(statistics, schema, names, columns):
@@ -85,21 +89,8 @@ def validate(statistics: Statistics, schema: schema_pb2.Schema, columns: int = C
     return found
 
 
-def _names(statistics: Statistics, schema: schema_pb2.Schema) -> list[str]:
-    counted = [_name(one) for dataset in statistics.datasets for one in dataset.features]
-    return list(dict.fromkeys([*(feature.name for feature in schema.feature), *counted]))
-
-
 def _name(feature: statistics_pb2.FeatureNameStatistics) -> str:
     return str(feature.name or feature.path.step[0])
-
-
-def _is_divisible(statistics: Statistics, schema: schema_pb2.Schema) -> bool:
-    """Return whether columns are independent, and no slice or constraint covers the whole dataset."""
-    nested = any(feature.HasField("struct_domain") for feature in schema.feature)
-    paths = any(len(one.path.step) > 1 for dataset in statistics.datasets for one in dataset.features)
-    crossed = any(dataset.cross_features for dataset in statistics.datasets)
-    return not (nested or paths or crossed or schema.sparse_feature or schema.weighted_feature)
 
 
 def _parts(

@@ -8,8 +8,7 @@ two classes by a threshold. An output that is neither a known probability nor on
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,8 +100,7 @@ def make_model(
     outputs = outputs_of(symbolic_output(model, inputs, features), model, [*labels], options.model_fn)
     losses = losses_of(model, [*labels])
     for name, label in labels.items():
-        with _about_output(name):
-            check_output(outputs[name], losses[name], label, options.model_fn)
+        check_output(outputs[name], losses[name], label, options.model_fn, name)
     feed_by_name(model, inputs, packing or Packing())
     return model, inputs
 
@@ -161,16 +159,6 @@ def losses_of(model: keras.Model, names: Sequence[str]) -> dict[str, Any]:
     return dict.fromkeys(names, loss)
 
 
-@contextmanager
-def _about_output(name: str) -> Iterator[None]:
-    """Add the name of an output to the InfeedErrors of the body."""
-    try:
-        yield
-    except InfeedError as error:
-        what = f"output {name!r}: {error.what}" if name else error.what
-        raise InfeedError(what, where=error.where, do=error.do) from None
-
-
 @dataclass(frozen=True)
 class Head:
     """Meaning of a model's output."""
@@ -201,7 +189,13 @@ class Head:
         if numbers.shape.rank == 1:
             numbers = numbers[:, tf.newaxis]
         if self.task == "multilabel":
-            return self._several(numbers, logits)
+            if logits is None:
+                return {"scores": numbers}
+            probabilities = tf.sigmoid(numbers) if logits else numbers
+            all_classes = self._named(tf.range(numbers.shape[-1]))
+            absent = tf.constant("" if self.classes else -1, all_classes.dtype)
+            found = tf.where(probabilities > self.threshold, all_classes, absent)
+            return {"probabilities": probabilities, "class": found}
         one = numbers.shape[-1] == 1
         if self.task == "regression" or (one and logits is None):
             return {"prediction": tf.squeeze(numbers, -1) if one else numbers}
@@ -213,14 +207,6 @@ class Head:
         name = "scores" if logits is None else "probabilities"
         best = tf.argmax(numbers, axis=-1)
         return {name: numbers, "class": self._named(best[:, tf.newaxis] if best.shape.rank == 1 else best)}
-
-    def _several(self, numbers: tf.Tensor, logits: bool | None) -> dict[str, tf.Tensor]:
-        if logits is None:
-            return {"scores": numbers}
-        probabilities = tf.sigmoid(numbers) if logits else numbers
-        all_classes = self._named(tf.range(numbers.shape[-1]))
-        absent = tf.constant("" if self.classes else -1, all_classes.dtype)
-        return {"probabilities": probabilities, "class": tf.where(probabilities > self.threshold, all_classes, absent)}
 
     def _named(self, index: tf.Tensor) -> tf.Tensor:
         index = tf.cast(index, tf.int64)
@@ -240,32 +226,28 @@ def takes_logits(loss: Any) -> bool | None:
     return False if getattr(loss, "__name__", "") in _CROSSENTROPIES else None
 
 
-def check_output(output: Any, loss: Any, label: OutputSpec, where: str) -> None:
+def check_output(output: Any, loss: Any, label: OutputSpec, where: str, name: str = "") -> None:
     """Raise InfeedError if a classifier's output, symbolic [batch, n], cannot separate the classes."""
     shape, classes = _only(output, where).shape, label.classes
     size = shape[-1] if len(shape) > 1 else 1
-    if label.task == "multilabel":
-        _check_set(size, loss, classes, where)
-        return
+    of = f"output {name!r}: " if name else ""
+    what = f"{of}the model has {size} output{'s' * (size != 1)} per example, but there are {len(classes)} classes"
     categorical = "categorical" in _name(loss)
+    if label.task == "multilabel":
+        do = "end it in len(classes) sigmoids, with the loss binary_crossentropy"
+        if classes and size != len(classes):
+            raise InfeedError(what, where=where, do=do)
+        if categorical:
+            raise InfeedError(f"{of}a row has several classes, but the loss is {_name(loss)}", where=where, do=do)
+        return
     if not classes or size == len(classes) or (size == 1 and len(classes) == 2 and not categorical):
         return
     binary = ', or for two classes, in one sigmoid with the loss "binary_crossentropy"' if len(classes) == 2 else ""
     raise InfeedError(
-        f"the model has {size} output{'s' * (size != 1)} per example, but there are {len(classes)} classes"
-        + (f"; its loss is {_name(loss)}" if size == 1 else ""),
+        what + (f"; its loss is {_name(loss)}" if size == 1 else ""),
         where=where,
         do=f"end it in len(spec.classes) probabilities, with the loss sparse_categorical_crossentropy{binary}",
     )
-
-
-def _check_set(size: int, loss: Any, classes: Sequence[str], where: str) -> None:
-    do = "end it in len(classes) sigmoids, with the loss binary_crossentropy"
-    if classes and size != len(classes):
-        what = f"the model has {size} output{'s' * (size != 1)} per example, but there are {len(classes)} classes"
-        raise InfeedError(what, where=where, do=do)
-    if "categorical" in _name(loss):
-        raise InfeedError(f"a row has several classes, but the loss is {_name(loss)}", where=where, do=do)
 
 
 def _name(loss: Any) -> str:

@@ -8,7 +8,7 @@ model names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,10 +82,17 @@ def feed_by_name(model: keras.Model, inputs: ModelInputs, packing: Packing = Pac
     """Make Keras' training, evaluation and prediction steps of this model unpack and select the features."""
 
     def build(batch: Any, by_keras: Callable[[Any], None]) -> None:
-        if _has_ragged(data := picked(batch, inputs, packing)):
-            _build_by_tracing(model, data)
-        else:
+        data = picked(batch, inputs, packing)
+        if not _has_ragged(data):
             by_keras(data)
+            return
+        # Keras builds from symbols, which are dense even for a ragged tensor: a layer that needs the lengths of rows
+        # fails. So create the variables of metrics, loss and optimizer from the specs of the batch.
+        traced = tf.function(lambda *batch: compute_losses(model, batch), autograph=False)
+        with keras.StatelessScope():  # has no side effects
+            traced.get_concrete_function(*data)
+        model.optimizer.build(model.trainable_variables)
+        keras_seam.finish_build(model)
 
     if not keras_seam.STEPS.available():  # without these names, Keras builds the model in the first step
         keras_seam.build_by(model, build)
@@ -101,19 +108,6 @@ def feed_by_name(model: keras.Model, inputs: ModelInputs, packing: Packing = Pac
 
 def _has_ragged(specs: Any) -> bool:
     return any(isinstance(spec, tf.RaggedTensorSpec) for spec in tf.nest.flatten(specs))
-
-
-def _build_by_tracing(model: keras.Model, data: Any) -> None:
-    """Create the variables of metrics, loss and optimizer from the specs of a batch.
-
-    Keras uses symbols, which are dense even for a ragged tensor: a layer that needs the lengths of rows fails.
-    """
-
-    traced = tf.function(lambda *batch: compute_losses(model, batch), autograph=False)
-    with keras.StatelessScope():  # has no side effects
-        traced.get_concrete_function(*data)
-    model.optimizer.build(model.trainable_variables)
-    keras_seam.finish_build(model)
 
 
 def compute_losses(model: keras.Model, batch: Any) -> None:
@@ -163,12 +157,10 @@ def picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:
     features = packing.unpack(data[0])
     if inputs.structure is not None and not set(tf.nest.flatten(inputs.structure)) <= set(features):
         return data
-    return (inputs(features), *data[1:2], *(_by_place(weight, inputs.outputs) for weight in data[2:]))
-
-
-def _by_place(weight: Any, outputs: Sequence[str]) -> Any:
-    """Return the weights of each output in the structure of the model's outputs."""
-    return [weight[name] for name in outputs] if outputs and isinstance(weight, Mapping) else weight
+    weights = list(data[2:])
+    if inputs.outputs:
+        weights = [[w[name] for name in inputs.outputs] if isinstance(w, Mapping) else w for w in weights]
+    return (inputs(features), *data[1:2], *weights)
 
 
 def _lacking(wanted: list[str], missing: list[str], features: Mapping[str, Any], where: str) -> InfeedError:

@@ -154,18 +154,13 @@ class TrainOptions:
             require(self.checkpoint_seconds > 0, self, "checkpoint_seconds", do)
         require((self.stage_seconds or 0) >= 0, self, "stage_seconds", "use seconds, or 0 to disable the measurement")
         require(0 < self.threshold < 1, self, "threshold", _PROBABILITY)
-        if not isinstance(self.label, str):
-            self._check_outputs()
-        if not isinstance(self.label, str) or self.task == "multilabel":
-            self._check_class_shares()
+        self._check_label()
         if self.class_weight:
             self._check_class_weight()
         steps = self.profile_steps
         if steps is not None and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
             what = f"profile_steps is {list(steps)}"
             raise refused(self, "profile_steps", "give the first and the last step, such as [20, 40]", what)
-        if set(self.labels) & set(self.masks):
-            self._check_mask_as_label()
         if self.augment:
             do = "change images in input_fn: augment applies only to the feed's batches"
             require(not self.input_fn, self, "augment", do)
@@ -196,48 +191,53 @@ class TrainOptions:
         assert isinstance(self.label, str), "the model has several outputs"
         return self.label
 
-    def _check_outputs(self) -> None:
-        assert not isinstance(self.label, str), "a single label is checked by its type"
-        do = "use output name -> Output, such as {'price': Output('regression')}"
-        is_of_outputs = isinstance(self.label, Mapping) and all(isinstance(one, Output) for one in self.label.values())
-        require(is_of_outputs and self.label and all(self.label), self, "label", do)
-        require(not any("/" in name for name in self.label), self, "label", "use names without '/'")
-        for name, default in (("task", "classification"), ("threshold", 0.5)):
-            require(getattr(self, name) == default, self, name, "set it in each output of label")
-        require(not set(self.labels) & set(self.masks), self, "masks", "train a mask as the only label")
-
-    def _check_class_shares(self) -> None:
-        """Raise OptionError for shares of classes if a row has several labels or classes."""
-        do = "leave it out, or weight rows with the option weight of the feed: a row has several labels"
-        with about(self, "feed"):
-            require(not self.feed.class_shares, self.feed, "class_shares", do)
+    def _check_label(self) -> None:
+        """Raise OptionError if the label contradicts another option."""
+        if not isinstance(self.label, str):
+            do = "use output name -> Output, such as {'price': Output('regression')}"
+            is_right = isinstance(self.label, Mapping) and all(isinstance(one, Output) for one in self.label.values())
+            require(is_right and self.label and all(self.label), self, "label", do)
+            require(not any("/" in name for name in self.label), self, "label", "use names without '/'")
+            for name, default in (("task", "classification"), ("threshold", 0.5)):
+                require(getattr(self, name) == default, self, name, "set it in each output of label")
+            require(not set(self.labels) & set(self.masks), self, "masks", "train a mask as the only label")
+        if not isinstance(self.label, str) or self.task == "multilabel":
+            do = "leave it out, or weight rows with the option weight of the feed: a row has several labels"
+            with about(self, "feed"):
+                require(not self.feed.class_shares, self.feed, "class_shares", do)
+        if self.label in self.masks:  # Keras would apply weights of examples to pixels
+            do = "leave it out, and weight pixels in the loss: the label is a mask"
+            require(not self.class_weight, self, "class_weight", do)
+            with about(self, "feed"):
+                require(self.feed.weight is None, self.feed, "weight", do)
+                require(not self.feed.static_shapes, self.feed, "static_shapes", do)
+            do = "use another strategy: tpu pads batches with rows of weight 0"
+            require(self.strategy != "tpu", self, "strategy", do)
 
     def _check_class_weight(self) -> None:
+        """Raise OptionError if an output cannot have the class weights that are given for it."""
         if not isinstance(self.label, str):
             example = next((name for name, one in self.outputs.items() if one.task == "classification"), "sold")
             do = f"name the output, because there are several labels: class_weight={{{example!r}: 'balanced'}}"
             require(isinstance(self.class_weight, Mapping), self, "class_weight", do)
-        for name, given in self.class_weights.items():
-            self._check_weights_of(name, given)
-
-    def _check_weights_of(self, name: str, given: Any) -> None:
-        """Raise OptionError if an output cannot have these class weights. The only output has the name ""."""
-        at, output = f"class_weight.{name}" if name else "class_weight", self.outputs.get(name)
-        what = f"{at} is {schema.shown(given)}"
-        if output is None:
-            what = f"class_weight has {schema.shown(given)} for {name!r}, which is no output"
-            raise refused(self, at, f"use one of the outputs: {', '.join(self.outputs)}", what)
-        if output.task != "classification":
-            do = "use it only with the task classification; the option weight of the feed weights whole rows"
-            raise refused(self, at, do, f"{what}, but the task is {output.task}")
-        if isinstance(given, Mapping):
-            if not all(type(one) in (int, float) and 0 <= one < math.inf for one in given.values()):
-                raise refused(self, at, "use a number of at least 0 for each class", what)
-        elif given != "balanced":
-            raise refused(self, at, "use balanced, or a weight for each class", what)
-        elif self.input_fn or self.feed.class_shares or self.feed.mix:
-            do = "set weights by class name: the training data does not have the class frequencies that ingest counted"
-            raise refused(self, at, do, what)
+        for name, weights in self.class_weights.items():
+            given: Any = weights
+            at, output = f"class_weight.{name}" if name else "class_weight", self.outputs.get(name)
+            what = f"{at} is {schema.shown(given)}"
+            if output is None:
+                what = f"class_weight has {schema.shown(given)} for {name!r}, which is no output"
+                raise refused(self, at, f"use one of the outputs: {', '.join(self.outputs)}", what)
+            if output.task != "classification":
+                do = "use it only with the task classification; the option weight of the feed weights whole rows"
+                raise refused(self, at, do, f"{what}, but the task is {output.task}")
+            if isinstance(given, Mapping):
+                if not all(type(one) in (int, float) and 0 <= one < math.inf for one in given.values()):
+                    raise refused(self, at, "use a number of at least 0 for each class", what)
+            elif given != "balanced":
+                raise refused(self, at, "use balanced, or a weight for each class", what)
+            elif self.input_fn or self.feed.class_shares or self.feed.mix:
+                do = "set weights by class name: training data does not have the class frequencies that ingest counted"
+                raise refused(self, at, do, what)
 
     def _check_jax(self) -> None:
         """Raise OptionError for options that only TensorFlow's training loop has."""
@@ -247,16 +247,6 @@ class TrainOptions:
         require(self.xla is not False, self, "xla", f"{use}, which always compiles with XLA")
         with about(self, "feed"):
             require(self.feed.tier != "device", self.feed, "tier", f"{use}, which copies batches to devices")
-
-    def _check_mask_as_label(self) -> None:
-        """Raise OptionError for example weights with a mask label, because Keras would apply them to pixels."""
-        do = "leave it out, and weight pixels in the loss: the label is a mask"
-        require(not self.class_weight, self, "class_weight", do)
-        with about(self, "feed"):
-            require(self.feed.weight is None, self.feed, "weight", do)
-            require(not self.feed.static_shapes, self.feed, "static_shapes", do)
-        do = "use another strategy: tpu pads batches with rows of weight 0"
-        require(self.strategy != "tpu", self, "strategy", do)
 
     def option(self, name: str) -> Any:
         return getattr(self if kind_of_option(name) is TrainOptions else self.feed, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,12 +11,12 @@ from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.feed.build import Feed
 from infeed.components.feed.inputs import Input, InputSpec
-from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
+from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.feed.plan import InputPlan
 from infeed.components.feed.stages.batches import CallInputFunction, Prefetch
 from infeed.components.trainer.data import check_served, image_names, make_feed, mask_type, normalise_images
 from infeed.components.trainer.graph import Graph
-from infeed.components.trainer.options import Output, TrainOptions
+from infeed.components.trainer.options import TrainOptions
 
 _SHOWN = 8  # maximum number of workers in a message
 
@@ -38,27 +38,16 @@ def make_input(
     its dataset defines one. Raise InfeedError if the function returns unusable data.
     """
 
-    def of_examples() -> Feed:
-        return make_feed(
-            patterns, graph, options, training=training, num_steps=num_steps, runs=runs, devices=devices, packed=True
-        )
-
     function, batch = options.input_fn, options.feed.batch(workers)
-    if not function:
-        return of_examples()
-    part, signature = batch.part, _signature(graph, options, batch.part if training else None)
-    spec = InputSpec(tuple(patterns), graph.path, training, part, workers, batch.seed, options.hparams, signature)
-    given = call_input_fn(function, spec)
-    if given is None:
-        return of_examples()
-
-    def make(_: WorkerContext, start_step: int) -> tf.data.Dataset:
-        batches = dataset_of(given, spec, start_step)
-        finished = batches.map(lambda features, *rest: (normalise_images(features, options), *rest))
-        return finished.prefetch(tf.data.AUTOTUNE)
-
-    # The files that the function reads are unknown. The options contain its code and name.
-    return Feed(plan_of(given, function, spec, options.feed.batch(), num_steps), make, list(patterns), given.close)
+    if function:
+        part, signature = batch.part, _signature(graph, options, batch.part if training else None)
+        spec = InputSpec(tuple(patterns), graph.path, training, part, workers, batch.seed, options.hparams, signature)
+        if given := call_input_fn(function, spec):
+            # The files that the function reads are unknown. The options contain its code and name.
+            return _feed_of(given, function, spec, options, num_steps)
+    return make_feed(
+        patterns, graph, options, training=training, num_steps=num_steps, runs=runs, devices=devices, packed=True
+    )
 
 
 def _signature(graph: Graph, options: TrainOptions, batch: int | None) -> tuple[dict[str, Any], Any]:
@@ -70,16 +59,14 @@ def _signature(graph: Graph, options: TrainOptions, batch: int | None) -> tuple[
         for name in options.masks
         if name in given
     }
-    labels = {name: _label_spec(one, given[one.feature], masks, batch) for name, one in options.outputs.items()}
+    labels = {}
+    for name, one in options.outputs.items():
+        label = given[one.feature]
+        shape = label.shape if one.task == "multilabel" else ()
+        labels[name] = masks.get(one.feature, tf.TensorSpec([batch, *shape], label.dtype))
     images = {name: tf.TensorSpec(specs[name].shape, tf.uint8) for name in image_names(specs, options)}
     inputs = specs | {name: spec for name, spec in masks.items() if name not in graph.labels} | images
     return inputs, labels.get("", labels)
-
-
-def _label_spec(output: Output, given: Any, masks: Mapping[str, tf.TensorSpec], batch: int | None) -> tf.TensorSpec:
-    if output.feature in masks:
-        return masks[output.feature]
-    return tf.TensorSpec([batch, *(given.shape if output.task == "multilabel" else ())], given.dtype)
 
 
 def _type_spec(spec: Any, batch: int | None) -> tf.TypeSpec:
@@ -89,6 +76,52 @@ def _type_spec(spec: Any, batch: int | None) -> tf.TypeSpec:
         return tf.RaggedTensorSpec([batch, None], spec.dtype, row_splits_dtype=spec.row_splits_dtype)
     size = tf.TensorShape(spec.size) if isinstance(spec, tf.io.SparseFeature) else [None]
     return tf.SparseTensorSpec([batch, *size], spec.dtype)
+
+
+def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
+    """Raise InfeedError if workers have different numbers of batches, because some would wait forever."""
+    if len(set(batches)) > 1:
+        shown = ", ".join(map(str, batches[:_SHOWN])) + (", ..." if len(batches) > _SHOWN else "")
+        do = "drop or pad batches so that the numbers agree, or return Input(batches, steps_per_epoch=...)"
+        raise InfeedError(f"the workers have different numbers of {kind} batches: {shown}", where=function, do=do)
+
+
+def _feed_of(given: Input, function: str, spec: InputSpec, options: TrainOptions, num_steps: int | None) -> Feed:
+    """Return the feed of an input: endless batches of checked size in training, one pass in evaluation.
+
+    Raise InfeedError if the number of batches per epoch is unknown.
+    """
+    known = int(given.batches.cardinality()) if isinstance(given.batches, tf.data.Dataset) else 0
+    steps = given.steps_per_epoch or (known if known > 0 else num_steps)
+    if spec.training and not steps:
+        do = "return Input(batches, steps_per_epoch=...), or set TrainArgs.num_steps"
+        raise InfeedError("the number of batches per epoch is unknown", where=function, do=do)
+    taken, batch = CallInputFunction(function), options.feed.batch()
+    plan = InputPlan(
+        tier="input_fn",
+        reason=taken.does,
+        shards=(),
+        records=(steps or 0) * batch.size,
+        batch=batch,
+        steps_per_epoch=steps or 1,
+        training=spec.training,
+        stages=(taken, Prefetch("last, so that earlier stages overlap with training")),
+    )
+    complaint = f"the input function must return batches of {spec.batch_size} examples; drop or pad shorter batches"
+
+    def checked(features: Any, label: Any, *weight: tf.Tensor) -> Any:
+        sizes = [tf.shape(one)[0] for one in tf.nest.flatten(label)]
+        with tf.control_dependencies([tf.debugging.assert_equal(sizes, spec.batch_size, complaint)]):
+            return (features, tf.nest.map_structure(tf.identity, label), *weight)
+
+    def make(_: WorkerContext, start_step: int) -> tf.data.Dataset:
+        batches: Any = given.batches
+        if spec.training:
+            batches = given.dataset(start_step).map(checked, num_parallel_calls=tf.data.AUTOTUNE)
+        finished = batches.map(lambda features, *rest: (normalise_images(features, options), *rest))
+        return finished.prefetch(tf.data.AUTOTUNE)
+
+    return Feed(plan, make, list(spec.files), given.close)
 
 
 def call_input_fn(function: str, spec: InputSpec) -> Input | None:
@@ -104,84 +137,36 @@ def call_input_fn(function: str, spec: InputSpec) -> Input | None:
         do = "return a tf.data.Dataset of batches, or infeed.components.Input(...)"
         raise InfeedError(f"the function returned a {type(given).__name__}", where=function, do=do)
     _check_batches(given.dataset().element_spec, spec, function)
-    if not spec.training:
-        _check_evaluation(given, spec, function)
-    return given
-
-
-def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
-    """Raise InfeedError if workers have different numbers of batches, because some would wait forever."""
-    if len(set(batches)) > 1:
-        shown = ", ".join(map(str, batches[:_SHOWN])) + (", ..." if len(batches) > _SHOWN else "")
-        do = "drop or pad batches so that the numbers agree, or return Input(batches, steps_per_epoch=...)"
-        raise InfeedError(f"the workers have different numbers of {kind} batches: {shown}", where=function, do=do)
-
-
-def plan_of(given: Input, function: str, spec: InputSpec, batch: GlobalBatch, num_steps: int | None) -> InputPlan:
-    """Return the plan for the log and the report. Raise InfeedError if the number of batches per epoch is unknown."""
-    known = int(given.batches.cardinality()) if isinstance(given.batches, tf.data.Dataset) else 0
-    steps = given.steps_per_epoch or (known if known > 0 else num_steps)
-    if spec.training and not steps:
-        do = "return Input(batches, steps_per_epoch=...), or set TrainArgs.num_steps"
-        raise InfeedError("the number of batches per epoch is unknown", where=function, do=do)
-    taken = CallInputFunction(function)
-    return InputPlan(
-        tier="input_fn",
-        reason=taken.does,
-        shards=(),
-        records=(steps or 0) * batch.size,
-        batch=batch,
-        steps_per_epoch=steps or 1,
-        training=spec.training,
-        stages=(taken, Prefetch("last, so that earlier stages overlap with training")),
-    )
-
-
-def dataset_of(given: Input, spec: InputSpec, start_step: int) -> tf.data.Dataset:
-    """Return the batches: endless and checked for their size in training, one pass in evaluation."""
-    if not spec.training:
-        assert isinstance(given.batches, tf.data.Dataset), "checked when the function was called"
-        return given.batches
-    complaint = f"the input function must return batches of {spec.batch_size} examples; drop or pad shorter batches"
-
-    def checked(features: Any, label: Any, *weight: tf.Tensor) -> Any:
-        sizes = [tf.shape(one)[0] for one in tf.nest.flatten(label)]
-        with tf.control_dependencies([tf.debugging.assert_equal(sizes, spec.batch_size, complaint)]):
-            return (features, tf.nest.map_structure(tf.identity, label), *weight)
-
-    return given.dataset(start_step).map(checked, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-def _check_batches(element: Any, spec: InputSpec, function: str) -> None:
-    features, label = spec.signature
-    if not (isinstance(element, tuple) and len(element) in (2, 3) and isinstance(element[0], dict)):
-        do = "return (features, label) or (features, label, weight), with features as a dict by name"
-        raise InfeedError(f"the dataset contains {element}", where=function, do=do)
-    check_served(element[0], features, function)
-    for name, given, wanted in [
-        *((n, given, features[n]) for n, given in element[0].items()),
-        *_with_labels(element[1], label, function),
-    ]:
-        if given.dtype != wanted.dtype:
-            do = f"convert it to {wanted.dtype.name}, the type that Transform returns"
-            raise InfeedError(f"{name!r} is {given.dtype.name}", where=function, do=do)
-
-
-def _with_labels(given: Any, wanted: Any, function: str) -> list[tuple[str, Any, Any]]:
-    """Return name, given and wanted TypeSpec of each label. Raise InfeedError if labels of outputs are missing."""
-    if not isinstance(wanted, dict):
-        return [("label", given, wanted)]
-    if not isinstance(given, dict) or given.keys() != wanted.keys():
-        what = f"the label is {sorted(given) if isinstance(given, dict) else given}"
-        raise InfeedError(what, where=function, do=f"return a dict with the labels {', '.join(sorted(wanted))}")
-    return [(name, given[name], spec) for name, spec in wanted.items()]
-
-
-def _check_evaluation(given: Input, spec: InputSpec, function: str) -> None:
-    """Raise InfeedError if the data is endless, or if workers may have different numbers of batches."""
-    if not isinstance(given.batches, tf.data.Dataset) or given.batches.cardinality() == tf.data.INFINITE_CARDINALITY:
+    if spec.training:
+        return given
+    batches = given.batches
+    if not isinstance(batches, tf.data.Dataset) or batches.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise InfeedError("the evaluation dataset is endless", where=function, do="return a finite tf.data.Dataset")
-    if spec.workers.count > 1 and given.batches.cardinality() == tf.data.UNKNOWN_CARDINALITY:
+    # Workers with different numbers of batches would wait for each other forever.
+    if spec.workers.count > 1 and batches.cardinality() == tf.data.UNKNOWN_CARDINALITY:
         what = f"the number of evaluation batches is unknown, but {spec.workers.count} workers need equal numbers"
         do = "apply tf.data.experimental.assert_cardinality, or return None to evaluate on the Examples"
         raise InfeedError(what, where=function, do=do)
+    return given
+
+
+def _check_batches(element: Any, spec: InputSpec, function: str) -> None:
+    """Raise InfeedError unless batches have the form, the names and the types that training takes."""
+    features, labels = spec.signature
+    if not (isinstance(element, tuple) and len(element) in (2, 3) and isinstance(element[0], dict)):
+        do = "return (features, label) or (features, label, weight), with features as a dict by name"
+        raise InfeedError(f"the dataset contains {element}", where=function, do=do)
+    given, label = element[:2]
+    check_served(given, features, function)
+    pairs = [(name, one, features[name]) for name, one in given.items()]
+    if not isinstance(labels, dict):
+        pairs.append(("label", label, labels))
+    elif isinstance(label, dict) and label.keys() == labels.keys():
+        pairs += [(name, label[name], one) for name, one in labels.items()]
+    else:
+        what = f"the label is {sorted(label) if isinstance(label, dict) else label}"
+        raise InfeedError(what, where=function, do=f"return a dict with the labels {', '.join(sorted(labels))}")
+    for name, one, wanted in pairs:
+        if one.dtype != wanted.dtype:
+            do = f"convert it to {wanted.dtype.name}, the type that Transform returns"
+            raise InfeedError(f"{name!r} is {one.dtype.name}", where=function, do=do)

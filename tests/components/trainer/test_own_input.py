@@ -204,17 +204,19 @@ def test_a_short_batch_stops_training_with_the_reason(fed):
         fed("short")
 
 
-def test_several_workers_are_told_where_evaluation_might_differ_in_length():
+def test_several_workers_are_told_where_evaluation_might_differ_in_length(monkeypatch):
     import tensorflow as tf
 
-    from infeed.components.feed.inputs import Input, InputSpec
+    from infeed.components.feed.inputs import InputSpec
     from infeed.components.feed.options import WorkerContext
-    from infeed.components.trainer.own_input import _check_evaluation
+    from infeed.components.trainer import own_input
 
-    unknown = Input(tf.data.Dataset.range(4).filter(lambda n: n > 1))
-    spec = InputSpec((), "", False, 8, WorkerContext(0, 2), 0, {}, ({}, None))
+    unknown = tf.data.Dataset.range(4).filter(lambda n: n > 1).map(lambda n: ({"n": n}, n))
+    monkeypatch.setattr(own_input.user_code, "load", lambda *name: lambda spec: unknown)
+    features, label = unknown.element_spec
+    spec = InputSpec((), "", False, 8, WorkerContext(0, 2), 0, {}, (features, label))
     with pytest.raises(InfeedError, match="2 workers"):
-        _check_evaluation(unknown, spec, "m:f")
+        own_input.call_input_fn("m:f", spec)
 
 
 def test_workers_that_would_wait_for_each_other_are_told_their_numbers_of_batches():
