@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -85,11 +86,20 @@ def _fitted(
     exact: bool,
 ) -> list[Any]:
     fit = _as_float if spec.dtype.is_floating else _as_int if spec.dtype.is_integer else _as_text
-    values: list[Any] = column if isinstance(column, list) else _values(column, spec, fit)
+    if isinstance(column, list):
+        values: list[Any] = column
+    else:  # for numbers, dates and booleans are integers, as in a tf.Example
+        as_it_is = fit is _as_text or example_types.is_list(column.type) or spec.shape.rank != 1
+        as_it_is = as_it_is or example_types.kind_of(column.type) in ("bytes", None)
+        values = (column if as_it_is else example_types.to_values(column)).to_pylist()
     fitted = _converted(name, values, fit, texts)
-    if fit is _as_text and (name in known.truths or name in known.dates):
-        spelled = (_as_trained(value, known.truths.get(name), known.dates.get(name)) for value in values)
-        fitted = [one if word is None else word for word, one in zip(spelled, fitted, strict=True)]
+    # Booleans, dates and times become the text of training.
+    if fit is _as_text and (truths := known.truths.get(name)):
+        fitted = [_Spelled(truths[of]) if isinstance(of, bool) else one for of, one in zip(values, fitted, strict=True)]
+    if fit is _as_text and (forms := known.dates.get(name)):
+        for place, of in enumerate(values):
+            if isinstance(of, datetime.date):
+                fitted[place] = _Spelled(of.isoformat() if ISO in forms else of.strftime(forms[0]))
     if spec.shape.rank != 1:  # a list; only a tf.Example can hold a missing list, so None stays
         fitted = [None if value is None else one for value, one in zip(values, fitted, strict=True)]
     for place, (value, one) in enumerate(zip(values, fitted, strict=True)):
@@ -102,45 +112,24 @@ def _fitted(
         elif isinstance(one, _Spelled):
             kind = "boolean" if isinstance(value, bool) else "date" if isinstance(value, datetime.date) else "number"
             _add_note(notes, place, name, f"the {kind} {value} is read as the word {str(one)!r}")
-    if fit is _as_text and name in known.dates:
-        form = "ISO 8601" if ISO in known.dates[name] else repr(known.dates[name][0])
-        for place in _find_no_dates(fitted, known.dates[name]):
+    if fit is _as_text and (forms := known.dates.get(name)):
+        form = "ISO 8601" if ISO in forms else repr(forms[0])
+        # Texts that no format reads as a date. Lists are not checked.
+        given = pa.array([_text(one) if one and isinstance(one, str | bytes) else None for one in fitted], pa.string())
+        unread = given.is_valid().to_numpy(zero_copy_only=False)
+        for one in forms:
+            unread = unread & ~parse(given, one).valid
+        for place in np.flatnonzero(unread).tolist():
             _add_note(notes, place, name, f"{_text(fitted[place])!r} is no date in {form}, so it is missing")
     return [int(one) if isinstance(one, _Rounded) else one for one in fitted]
-
-
-def _as_trained(value: Any, truths: tuple[str, str] | None, forms: Sequence[str] | None) -> _Spelled | None:
-    """Return a boolean, or a date or time, as the text of training. None for other values, or if it is unknown."""
-    if truths and isinstance(value, bool):
-        return _Spelled(truths[value])
-    if forms and isinstance(value, datetime.date):
-        return _Spelled(value.isoformat() if ISO in forms else value.strftime(forms[0]))
-    return None
 
 
 def _add_note(notes: dict[int, str], place: int, name: str, note: str) -> None:
     notes[place] = f"{notes[place]}; column {name!r}: {note}" if place in notes else f"column {name!r}: {note}"
 
 
-def _find_no_dates(cells: list[Any], forms: Sequence[str]) -> list[int]:
-    """Return the places of texts that no format reads as a date. Lists are not checked."""
-    given = pa.array([_text(one) if one and isinstance(one, str | bytes) else None for one in cells], pa.string())
-    unread = given.is_valid().to_numpy(zero_copy_only=False)
-    for form in forms:
-        unread = unread & ~parse(given, form).valid
-    return [int(place) for place in np.flatnonzero(unread)]
-
-
 def _text(cell: str | bytes) -> str:
     return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell)
-
-
-def _values(column: pa.Array, spec: Any, fit: Callable[[Any], Any]) -> list[Any]:
-    """Return the cells of a typed column. For numbers, dates and booleans are integers, as in a tf.Example."""
-    as_it_is = fit is _as_text or example_types.is_list(column.type) or spec.shape.rank != 1
-    as_it_is = as_it_is or example_types.kind_of(column.type) in ("bytes", None)
-    values: list[Any] = (column if as_it_is else example_types.to_values(column)).to_pylist()
-    return values
 
 
 def _converted(name: str, values: list[Any], fit: Callable[[Any], Any], texts: CsvOptions) -> list[Any]:
@@ -148,22 +137,18 @@ def _converted(name: str, values: list[Any], fit: Callable[[Any], Any], texts: C
     # Texts are converted together, as ingest converts a column, and other values one by one.
     is_text = [fit is not _as_text and type(value) is str for value in values]  # JsonNumber is a subclass of str
     cells = pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string())
-    numbers = iter(_numbers(name, cells, fit, texts) if len(cells) else ())
-    return [next(numbers) if text else _try(fit, value) for value, text in zip(values, is_text, strict=True)]
-
-
-def _numbers(name: str, cells: pa.StringArray, fit: Callable[[Any], Any], texts: CsvOptions) -> list[Any]:
-    """Convert texts to numbers as ingest does."""
-    plain = texts.plain(name, cells)
-    values, unfit = convert(plain, pa.float64() if fit is _as_float else pa.int64())
-    numbers: list[Any] = values.to_pylist()
-    example = texts.numbers.get(name)
+    if not len(cells):
+        return [_try(fit, value) for value in values]
+    plain, example = texts.plain(name, cells), texts.numbers.get(name)
+    found, unfit = convert(plain, pa.float64() if fit is _as_float else pa.int64())
+    numbers: list[Any] = found.to_pylist()
     for place in unfit:
         numbers[place] = _try(fit, plain[place].as_py())
         if isinstance(numbers[place], ValueError):
             cell = cells[place].as_py()
             numbers[place] = ValueError(not_a_number(cell, example)) if example else _unfit(cell, fit)
-    return numbers
+    converted = iter(numbers)
+    return [next(converted) if text else _try(fit, value) for value, text in zip(values, is_text, strict=True)]
 
 
 def _try(fit: Callable[[Any], Any], value: Any) -> Any:
@@ -179,18 +164,15 @@ def _try(fit: Callable[[Any], Any], value: Any) -> Any:
 def _unfit(value: Any, fit: Callable[[Any], Any]) -> ValueError:
     shown = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     is_plain = isinstance(value, JsonNumber) or not isinstance(value, str | bytes | float | int | list)
-    remedy = _in_micros(shown) if fit is _as_int and isinstance(shown, str) else ""
+    remedy = ""
+    if fit is _as_int and isinstance(shown, str):
+        # Dates of typed files are numbers in a tf.Example.
+        with suppress(ValueError):
+            when = datetime.datetime.fromisoformat(shown)
+            since = when.replace(tzinfo=when.tzinfo or datetime.timezone.utc) - _EPOCH
+            micros = since // datetime.timedelta(microseconds=1)
+            remedy = f"; if training had dates here, write {micros}, the microseconds since 1970"
     return ValueError(f"{str(shown) if is_plain else repr(shown)} is not {_WORDS[fit]}{remedy}")
-
-
-def _in_micros(text: str) -> str:
-    """Return advice for the text of a date: dates of typed files are numbers in a tf.Example. Empty for other text."""
-    try:
-        when = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return ""
-    micros = (when.replace(tzinfo=when.tzinfo or datetime.timezone.utc) - _EPOCH) // datetime.timedelta(microseconds=1)
-    return f"; if training had dates here, write {micros}, the microseconds since 1970"
 
 
 def _as_float(value: Any) -> float:

@@ -197,7 +197,11 @@ def _batches(
         some = range(start, min(start + _BATCH, len(numbers)))
         bad = {place - start: f"line {row.line}: {row.reason}" for place in some if (row := block.bad.get(place))}
         there = [place for place in range(len(some)) if place not in bad]
-        columns = {name: _slice(block.cells[name], good, len(there)) for name in specs}
+        whole = ((name, block.cells[name]) for name in specs)
+        columns: dict[str, Column] = {
+            name: one[good : good + len(there)] if isinstance(one, list) else one.slice(good, len(there))
+            for name, one in whole
+        }
         cells = fit_cells(columns, len(there), specs, table.texts, exact, known)
         yield Batch(
             [f"{table.path}, row {number}" for number in numbers[start : some.stop]],
@@ -208,7 +212,3 @@ def _batches(
             {there[place]: note for place, note in cells.notes.items()},
         )
         good += len(there)
-
-
-def _slice(column: Column, start: int, length: int) -> Column:
-    return column[start : start + length] if isinstance(column, list) else column.slice(start, length)

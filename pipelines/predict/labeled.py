@@ -19,7 +19,7 @@ from infeed.components.evaluation.predictor import UNKNOWN, Predictor, RawColumn
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.predict.inputs import IMAGE, Batch, open_tables, rows
+from infeed.pipelines.predict.inputs import IMAGE, open_tables, rows
 from infeed.pipelines.predict.tables import InputTable
 from infeed.pipelines.surveys import TableSurvey
 
@@ -54,7 +54,13 @@ def write_labeled(model: str, path: str, config: PipelineConfig, output: str) ->
         on_bad_row=config.ingest.on_bad_row,
         bad_row_limit=config.ingest.bad_row_limit,
     )
-    opened = _opened(path, tables, specs, labels, config.ingest.words, known or UNKNOWN)
+    # A source with the columns of `specs` in the model's types, and all other columns as read.
+    first = next(tables[0].blocks()).rows.schema
+    fields = [pa.field(name, _type_of(spec)) for name, spec in specs.items()]
+    schema = pa.schema([*fields, *(field for field in first if field.name not in specs)])
+    tasks = tuple(Task(order, table) for order, table in enumerate(tables))
+    how = {"specs": specs, "labels": labels, "words": config.ingest.words, "schema": schema, "known": known or UNKNOWN}
+    opened = OpenedSource(Source.of("table", path, []), schema, tasks, partial(_read, **how), decimals=True, place=path)
     buckets = Buckets(((config.judged_on, 1),))
     return ingest.ingest(opened.tasks, ingest.Job.of(opened, output, buckets.names, buckets, options))
 
@@ -72,23 +78,6 @@ def _parsed(known: RawColumns | None, tables: list[InputTable], survey: TableSur
     return {
         name: tf.TensorSpec(shapes.get(name, [None]), kinds[one]) for name, one in types.items() if name in there - but
     }
-
-
-def _opened(
-    path: str,
-    tables: list[InputTable],
-    specs: Mapping[str, Any],
-    labels: Sequence[str],
-    words: tuple[str, ...],
-    known: RawColumns,
-) -> OpenedSource:
-    """Return a source with the columns of `specs` in the model's types, and all other columns as read."""
-    first = next(tables[0].blocks()).rows.schema
-    fields = [pa.field(name, _type_of(spec)) for name, spec in specs.items()]
-    schema = pa.schema([*fields, *(field for field in first if field.name not in specs)])
-    tasks = tuple(Task(order, table) for order, table in enumerate(tables))
-    read = partial(_read, specs=specs, labels=labels, words=words, schema=schema, known=known)
-    return OpenedSource(Source.of("table", path, []), schema, tasks, read, decimals=True, place=path)
 
 
 def _type_of(spec: Any) -> pa.DataType:
@@ -109,25 +98,17 @@ def _read(
     for batch in rows([table], specs, labels, known):
         for place, reason in sorted(batch.wrong.items()):
             bad_rows.report(BadRow(batch.names[place], None, None, reason, ""))
-        fitted = {name: _as_column(batch.cells[name], _type_of(spec)) for name, spec in specs.items()}
-        fitted |= {name: _lower_case(fitted[name]) for name in words if name in fitted}
-        yield schemas.fill(_with_others(batch, fitted), schema)
-
-
-def _as_column(cells: list[Any], kind: pa.DataType) -> pa.Array:
-    return pa.array([None if one == "" or one != one else one for one in cells], kind)  # NaN differs from itself
-
-
-def _lower_case(column: pa.Array) -> pa.Array:
-    """Write booleans in lower case, as ingest does after it reads True and TRUE as booleans."""
-    lower = pc.utf8_lower(column.cast(pa.string()))
-    return pc.if_else(pc.is_in(lower, _TRUTH), lower.cast(column.type), column)
-
-
-def _with_others(batch: Batch, fitted: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """Add the other columns of the rows that fit."""
-    assert batch.rows is not None, "the inputs are tables"
-    read = [place for place in range(len(batch.names)) if place not in batch.unread]
-    kept = batch.rows.filter(pa.array([place not in batch.wrong for place in read], pa.bool_()))
-    others = {name: kept.column(place) for place, name in enumerate(kept.schema.names) if name not in fitted}
-    return pa.RecordBatch.from_pydict({**fitted, **others})
+        fitted = {}
+        for name, spec in specs.items():
+            cells = [None if one == "" or one != one else one for one in batch.cells[name]]  # NaN differs from itself
+            fitted[name] = pa.array(cells, _type_of(spec))
+        # Booleans in lower case, as ingest writes them after it reads True and TRUE as booleans.
+        for name in (name for name in words if name in fitted):
+            lower = pc.utf8_lower(fitted[name].cast(pa.string()))
+            fitted[name] = pc.if_else(pc.is_in(lower, _TRUTH), lower.cast(fitted[name].type), fitted[name])
+        # The other columns of the rows that fit.
+        assert batch.rows is not None, "the inputs are tables"
+        read = [place for place in range(len(batch.names)) if place not in batch.unread]
+        kept = batch.rows.filter(pa.array([place not in batch.wrong for place in read], pa.bool_()))
+        others = {name: kept.column(place) for place, name in enumerate(kept.schema.names) if name not in fitted}
+        yield schemas.fill(pa.RecordBatch.from_pydict({**fitted, **others}), schema)

@@ -168,7 +168,13 @@ def _table(
     kept = [answer for place, answer in enumerate(answers) if place not in batch.unread]
     without = sum(error is not None for _, _, error in kept)
     count.update(rows=len(kept), without_answer=without, left_out=len(batch.unread))
-    said = [_by_column(answer) for answer in kept]
+    said = []
+    for value, sure, error in kept:
+        values, probabilities = (value, sure) if isinstance(value, dict) else ({"": value}, {"": sure})
+        row: dict[str, Any] = {ERROR: error}
+        for output_name, one in values.items():
+            row |= zip(columns_of(output_name), (one, probabilities[output_name]), strict=True)
+        said.append(row)
     arrays = {name: pa.array([row.get(name) for row in said], kind) for name, kind in types.items()}
     if batch.rows is None:
         return pa.table({PATH: pa.array(batch.names, pa.string()), **arrays})
@@ -176,16 +182,6 @@ def _table(
     there = pa.Table.from_batches([batch.rows]).select(columns.of(batch.rows.schema.names, place, types))
     fields = [*there.schema, *(pa.field(name, kind) for name, kind in types.items())]
     return pa.Table.from_arrays([*there.columns, *arrays.values()], schema=pa.schema(fields))
-
-
-def _by_column(answer: Answer) -> dict[str, Any]:
-    value, sure, error = answer
-    several = isinstance(value, dict)
-    values, probabilities = (value, sure) if several else ({"": value}, {"": sure})
-    found: dict[str, Any] = {ERROR: error}
-    for output, one in values.items():
-        found |= zip(columns_of(output), (one, probabilities[output]), strict=True)
-    return found
 
 
 @contextmanager
@@ -239,15 +235,13 @@ def _is_json(field: pa.Field) -> bool:
 
 def _without_json(table: pa.Table) -> pa.Table:
     """Return the table with JSON strings as text. Other JSON values keep their JSON text."""
-    columns = {
-        field.name: pa.array(map(_text_of, column.to_pylist()), pa.string()) if _is_json(field) else column
-        for field, column in zip(table.schema, table.columns, strict=True)
-    }
+    columns = dict(zip(table.schema.names, table.columns, strict=True))
+    for name in (field.name for field in table.schema if _is_json(field)):
+        texts = (
+            json.loads(one) if one is not None and one.startswith('"') else one for one in columns[name].to_pylist()
+        )
+        columns[name] = pa.array(texts, pa.string())
     return pa.table(columns)
-
-
-def _text_of(value: str | None) -> str | None:
-    return json.loads(value) if value is not None and value.startswith('"') else value
 
 
 def _plain(value: Any) -> str:

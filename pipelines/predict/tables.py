@@ -103,23 +103,17 @@ def _open_csv(path: str, source: Source, settings: Settings, trained: Trained, n
     known = {**trained.get(source, {}), "numbers": _numbers(trained)}
     of_cells = {name: value for name, value in known.items() if name in _OF_CELLS}
     tried: list[CsvOptions] = [options_of(source, {**some, **own}, "--set") for some in (known, of_cells)]
-    options = _fitting(path, tried, needed)
+
+    def count_missing(options: CsvOptions) -> int:
+        try:
+            return len(set(needed) - set(read_header(path, options)[0]))
+        except InfeedError:  # the header cannot be read with these options
+            return len(needed) + 1
+
+    options = min(tried, key=count_missing)  # the first of equals
     names, _ = read_header(path, options)
     check_headers([(path, names)], CsvOptions(types=settings.get("types", {}), numbers=settings.get("numbers", {})))
     return InputTable(path, names, options, partial(_csv_blocks, path, options))
-
-
-def _fitting(path: str, tried: Sequence[CsvOptions], needed: Sequence[str]) -> CsvOptions:
-    """Return the options with which the header has the most needed columns, the first of equals."""
-    missing = [_count_missing(path, options, needed) for options in tried]
-    return tried[missing.index(min(missing))]
-
-
-def _count_missing(path: str, options: CsvOptions, needed: Sequence[str]) -> int:
-    try:
-        return len(set(needed) - set(read_header(path, options)[0]))
-    except InfeedError:  # the header cannot be read with these options
-        return len(needed) + 1
 
 
 def _csv_blocks(path: str, options: CsvOptions) -> Iterator[RowBlock]:
@@ -144,18 +138,13 @@ def _open_jsonl(path: str, source: Source, settings: Settings, trained: Trained,
 def _read_jsonl(path: str, options: JsonlOptions, needed: Sequence[str]) -> Iterator[list[Row | BadRow]]:
     nested = {name: nesting(name)[:-1] for name in needed if "." in name}
     for block in read_rows(path, options, _REJECT):
-        for row in block if nested else ():
-            if not isinstance(row, BadRow):
-                _add_nested(row, nested)
+        # Add the nested columns of objects that are null. Any other value in place of an object stays, to get an error.
+        for row in (one for one in block if nested and not isinstance(one, BadRow)):
+            for name, objects in nested.items():
+                for one in objects:
+                    if one in row and name not in row:
+                        row[name] = None if row[one] in (None, []) else {one: row[one]}
         yield block
-
-
-def _add_nested(row: Row, nested: Mapping[str, Sequence[str]]) -> None:
-    """Add the nested columns of objects that are null. Any other value in place of an object stays, to get an error."""
-    for name, objects in nested.items():
-        for one in objects:
-            if one in row and name not in row:
-                row[name] = None if row[one] in (None, []) else {one: row[one]}
 
 
 def _jsonl_blocks(
@@ -178,17 +167,12 @@ def _open_typed(path: str, source: Source, settings: Settings, trained: Trained,
     options_of(source, settings, "--set")
     own = {name: value for name, value in settings.items() if name != "numbers"}
     known = {name: value for name, value in trained.get(source, {}).items() if name not in ("columns", "numbers")}
-    opened = _open_with(path, source, {**known, **own}, own)
+    opened = None
+    with suppress(InfeedError):  # the file may lack what the options of training name
+        opened = open_table(path, source, {**known, **own}, _REJECT)
+    opened = opened or open_table(path, source, own, _REJECT)
     texts = CsvOptions(numbers={**_numbers(trained), **settings.get("numbers", {})})
     return InputTable(path, opened.schema.names, texts, partial(_typed_blocks, opened))
-
-
-def _open_with(path: str, source: Source, *settings: Settings) -> OpenedSource:
-    """Open a table with the first settings that work. Raises the error of the last settings if none do."""
-    for some in settings[:-1]:
-        with suppress(InfeedError):
-            return open_table(path, source, some, _REJECT)
-    return open_table(path, source, settings[-1], _REJECT)
 
 
 def _typed_blocks(opened: OpenedSource) -> Iterator[RowBlock]:

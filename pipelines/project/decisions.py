@@ -58,7 +58,13 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
     if not isinstance(given, Mapping):
         return schema.read(Blessing, given, "blessing")
     chosen = {name: value for name, value in given.items() if value is not None}
-    survey = _about_output(survey, chosen)
+    names = [one.column.name for one in survey.labels] if isinstance(survey, TableSurvey) else []
+    output = str(chosen.pop("output", "")) or (names[0] if names else "")
+    if output not in (names or [""]):
+        do = f"use one of {', '.join(map(repr, names))}" if names else "leave it out: it is for tables"
+        raise InfeedError(f"there is no label {output!r}", where="blessing.output", do=do)
+    if isinstance(survey, TableSurvey) and len(names) > 1:  # one of several labels decides
+        chosen["output"], survey = output, survey.about(output)
     two = survey.task == "classification" and len(survey.classes) == 2
     if "metric" not in chosen:
         of_classes = ("auc" if two else "f1") if is_imbalanced(survey) else "accuracy"
@@ -83,19 +89,6 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
         chosen["bound"] = _guess(metric, positive, survey)
         chosen.setdefault("beat_guess", True)
     return schema.read(Blessing, chosen, "blessing")
-
-
-def _about_output(survey: Survey, chosen: dict[str, Any]) -> Survey:
-    """Return the survey about the label that decides. Complete or remove the `output` of a blessing."""
-    names = [one.column.name for one in survey.labels] if isinstance(survey, TableSurvey) else []
-    output = str(chosen.pop("output", "")) or (names[0] if names else "")
-    if output not in (names or [""]):
-        do = f"use one of {', '.join(map(repr, names))}" if names else "leave it out: it is for tables"
-        raise InfeedError(f"there is no label {output!r}", where="blessing.output", do=do)
-    if not isinstance(survey, TableSurvey) or len(names) < 2:
-        return survey
-    chosen["output"] = output
-    return survey.about(output)
 
 
 def is_imbalanced(survey: Survey) -> bool:

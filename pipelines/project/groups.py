@@ -39,7 +39,6 @@ _ERRORS = 4  # standard errors: chance explains one gain in about 30,000
 _ROWS = 4_096  # maximum number of compared rows, in whole groups
 _ASKED = 512  # number of rows whose nearest row is searched
 _COLUMNS = 32  # compared
-_TINY = 1e-300
 _VARYING = 0.05  # minimum share of rows in a group that differ from the next row. Codes of the group vary less
 
 Ints = npt.NDArray[np.int64]
@@ -98,7 +97,10 @@ def _groups_in(
         # Joining two neighbors hardly changes a measurement, but it mixes two groups.
         near = _agreement(values // 2, target, both, task) if agreement >= least else 0.0
         is_group = who or (agreement >= least and near < _NEIGHBORS * agreement)
-        is_near = not is_group and _may_be_group(column) and _are_near(coded, target, task, agreement, rows, learned)
+        # Text with many values and several rows each may name groups as well.
+        many = column.type == "bytes" and column.counts.distinct >= _LEAST_GROUPS
+        may_be_group = many and _ROWS_OF_A_GROUP[0] <= column.present / column.counts.distinct <= _ROWS_OF_A_GROUP[1]
+        is_near = not is_group and may_be_group and _are_near(coded, target, task, agreement, rows, learned)
         if is_group or is_near:
             shared = None
             if splits is not None:
@@ -106,13 +108,6 @@ def _groups_in(
                 in_train, in_others = (np.unique(coded.numbers[mine]) for mine in (of_row == 0, of_row > 0))
                 shared = float(np.isin(in_others, in_train).mean()) if len(in_others) else 0.0
             yield Group(name, agreement, is_near, shared)
-
-
-def _may_be_group(column: ColumnStatistics) -> bool:
-    """Return whether a column has many values with several rows each."""
-    least, most = _ROWS_OF_A_GROUP
-    rows = column.present / max(1, column.counts.distinct)
-    return column.type == "bytes" and column.counts.distinct >= _LEAST_GROUPS and least <= rows <= most
 
 
 def _are_near(
@@ -130,9 +125,8 @@ def _are_near(
     is_class = task != "regression"
     label[target.present] = target.numbers if is_class else np.asarray(target.values, np.float64)
     columns = [CodedColumn(name, rows[name]) for name in learned if name in rows and name != group.name]
-    near = near_rows(
-        np.unique(groups, return_inverse=True)[1].reshape(-1) - int((groups < 0).any()), label, is_class, columns
-    )
+    numbered = np.unique(groups, return_inverse=True)[1].reshape(-1) - int((groups < 0).any())
+    near = near_rows(numbered, label, is_class, columns)
     by_much = near.gain >= _GAIN_OF_LOSS * near.other or agreement >= _MUCH_AGREEMENT
     return by_much and near.gain >= max(_LEAST_GAIN, _ERRORS * near.error)
 
@@ -179,7 +173,11 @@ def near_rows(groups: Ints, label: Labels, is_class: bool, columns: Sequence[Cod
       columns: columns that measure how near rows are. Codes of the group, which its rows share, do not count.
     """
     random = np.random.default_rng(0)
-    rows = _of_whole_groups(groups, random)
+    # All rows of some groups, so that neighbors within a group are included.
+    counts = np.bincount(groups[groups >= 0])
+    order = random.permutation(len(counts))
+    chosen = order[: max(2, int(np.searchsorted(np.cumsum(counts[order]), _ROWS)))]
+    rows = np.flatnonzero(np.isin(groups, chosen))[: 2 * _ROWS]
     rows = rows[np.argsort(groups[rows], kind="stable")]
     groups, label = groups[rows], label[rows]
     same = np.diff(groups) == 0
@@ -187,7 +185,10 @@ def near_rows(groups: Ints, label: Labels, is_class: bool, columns: Sequence[Cod
     asked = np.sort(random.permutation(len(rows))[:_ASKED])
     far = np.zeros((len(asked), len(rows)), np.float32)
     for place in (place for place in places if same.any() and (np.diff(place)[same] != 0).mean() >= _VARYING):
-        far += _weight(place, same) * np.abs(place[asked][:, np.newaxis] - place)
+        # A place that neighbors in a group share as little as any rows has no weight, like the year of a panel.
+        others = float(np.abs(place - np.roll(place, len(place) // 2)).mean())
+        weight = max(0.0, 1 - float(np.abs(np.diff(place))[same].mean()) / others) if others else 0.0
+        far += weight * np.abs(place[asked][:, np.newaxis] - place)
     if not far.any() or groups[0] == groups[-1]:
         return NearRows(0.0, 0.0, 0.0)
     # A row is not its own neighbor.
@@ -199,19 +200,8 @@ def near_rows(groups: Ints, label: Labels, is_class: bool, columns: Sequence[Cod
 
 
 def _losses(wanted: Labels, given: Labels, label: Labels, is_class: bool) -> Labels:
-    if is_class:
-        wrong: Labels = (wanted != given).astype(np.float64)
-        return wrong
-    losses: Labels = (wanted - given) ** 2 / max(2 * float(label.var()), _TINY)
-    return losses
-
-
-def _of_whole_groups(groups: Ints, random: np.random.Generator) -> Ints:
-    """Return all rows of some groups, so that neighbors within a group are included."""
-    counts = np.bincount(groups[groups >= 0])
-    order = random.permutation(len(counts))
-    chosen = order[: max(2, int(np.searchsorted(np.cumsum(counts[order]), _ROWS)))]
-    return np.flatnonzero(np.isin(groups, chosen))[: 2 * _ROWS]
+    losses: Labels = (wanted != given).astype(np.float64)
+    return losses if is_class else (wanted - given) ** 2 / max(2 * float(label.var()), 1e-300)
 
 
 def _places(column: CodedColumn) -> Floats:
@@ -225,9 +215,3 @@ def _places(column: CodedColumn) -> Floats:
     counts = np.bincount(numbers)
     places[column.present] = ((np.cumsum(counts) - counts / 2) / len(numbers))[numbers]
     return places
-
-
-def _weight(places: Floats, same: Bools) -> float:
-    """Return 1 minus the distance of neighbors in a group relative to any rows: 0 for the year of a panel."""
-    others = float(np.abs(places - np.roll(places, len(places) // 2)).mean())
-    return max(0.0, 1 - float(np.abs(np.diff(places))[same].mean()) / others) if others else 0.0

@@ -74,42 +74,36 @@ def survey_of_label(column: ColumnSurvey, asked: Task | None, names: Sequence[st
 def _check(column: ColumnSurvey, task: Task, names: Sequence[str], where: str) -> None:
     if column.is_list and task != "multilabel":
         others = ",".join(one for one in names if one != column.name) if len(names) <= _SHOWN else "..."
-        raise InfeedError(
-            f"the label is a list, but a {task} has one value per row",
-            where=where,
-            do="leave out the task, which learns a set of classes. Of a list of numbers, write each position as a "
-            f"separate column: --label COLUMN --columns {quote(others)},COLUMN",
+        do = (
+            "leave out the task, which learns a set of classes. Of a list of numbers, write each position as a separate"
         )
+        do += f" column: --label COLUMN --columns {quote(others)},COLUMN"
+        raise InfeedError(f"the label is a list, but a {task} has one value per row", where=where, do=do)
     if column.missing and not column.is_list:
         what = f"{column.missing:,} of {column.rows:,} rows have no label"
         do = f"exclude them: without --required {quote(column.name)}; or {set_aside(column.missing)}"
         raise InfeedError(what, where=where, do=do)
     if column.distinct == 1 and column.rows > 1 and not (column.is_list and column.commonest < column.rows):
         raise InfeedError("every row has the same label", where=where, do="choose a column with different values")
-    if task == "regression" and column.type == "bytes":
-        raise InfeedError("a text cannot be a quantity", where=where, do=column.advice or "use --task classification")
-    is_fraction = column.type != "bytes" and column.statistics is not None and not are_whole(column.statistics)
-    if task != "regression" and is_fraction:
+    if task == "regression":
+        if column.type == "bytes":
+            do = column.advice or "use --task classification"
+            raise InfeedError("a text cannot be a quantity", where=where, do=do)
+        return
+    if column.type != "bytes" and column.statistics is not None and not are_whole(column.statistics):
         do = "write the classes as integers or words, or use --task regression"
         raise InfeedError("a class cannot be a fraction", where=where, do=do)
-    if task != "regression":
-        _check_classes(column, where)
-
-
-def _check_classes(label: ColumnSurvey, where: str) -> None:
-    """Raise InfeedError for too many classes."""
-    distinct = label.distinct or 0  # None is more than are counted
-    are_names = distinct > MAX_INTEGER_CLASSES and label.rows < _MIN_ROWS_OF_A_CLASS * distinct
-    if label.distinct is not None and not are_names:
-        return
-    classes = f"{distinct:,}" if distinct else f"more than {MAX_DISTINCT:,}"
-    what = f"there are {classes} classes in {label.rows:,} rows: too few rows per class"
-    do = "choose another label, join rare classes"
-    if label.advice:
-        do = f"{label.advice}; or {do}"
-    elif label.type != "bytes" and not label.is_list:
-        do += ", or learn it as a quantity: --task regression"
-    raise InfeedError(what, where=where, do=do)
+    distinct = column.distinct or 0  # None is more than are counted
+    are_names = distinct > MAX_INTEGER_CLASSES and column.rows < _MIN_ROWS_OF_A_CLASS * distinct
+    if column.distinct is None or are_names:
+        classes = f"{distinct:,}" if distinct else f"more than {MAX_DISTINCT:,}"
+        what = f"there are {classes} classes in {column.rows:,} rows: too few rows per class"
+        do = "choose another label, join rare classes"
+        if column.advice:
+            do = f"{column.advice}; or {do}"
+        elif column.type != "bytes" and not column.is_list:
+            do += ", or learn it as a quantity: --task regression"
+        raise InfeedError(what, where=where, do=do)
 
 
 def label_needed(table: Table, path: str, labels: Sequence[str], numbers: Collection[str] = ()) -> LabelNeededError:
@@ -153,11 +147,8 @@ def candidates(table: Table, numbers: Collection[str] = ()) -> list[Candidate]:
     for column in (found[name] for name in useful):
         counts = column.counts
         named = _NAMES.fullmatch(column.name) is not None
-        few = (
-            (column.type == "bytes" or are_whole(column))
-            and 2 <= counts.distinct <= MAX_INTEGER_CLASSES
-            and not column.missing
-        )
+        are_words = column.type == "bytes" or are_whole(column)
+        few = are_words and 2 <= counts.distinct <= MAX_INTEGER_CLASSES and not column.missing
         signs = (
             (named, _BY_NAME, "its name"),
             (column.name == table.columns[-1].name, _BY_PLACE, "the last column"),

@@ -167,7 +167,13 @@ class NumberColumn:
         """
         if self.settled or (self.matching == self.cells and not self.written):
             return ""
-        ways = [self._flags(source, one) for one in self.formats]
+        ways = []
+        for one in self.formats:
+            signs = {"thousands": one.thousands, "decimal": one.decimal if one.decimal != "." else ""}
+            if source != "csv" or one.before or one.after:
+                ways.append(_flag("numbers", {self.name: str(one)}))
+            else:
+                ways.append(" ".join(_flag(name, sign) for name, sign in signs.items() if sign))
         looks = f"{self.written:,} of {self.cells:,} cells look like {self.example!r}"
         if not self.written:
             looks = f"{self.matching:,} of {self.cells:,} cells are numbers"
@@ -192,12 +198,6 @@ class NumberColumn:
         nulls = _flag("nulls", list(dict.fromkeys([*settings.get("nulls", [""]), *self.misfits])))
         return f"{words}; if they mean a missing value, use {' '.join(filter(None, (way, nulls)))}"
 
-    def _flags(self, source: Source, one: NumberFormat) -> str:
-        if source != "csv" or one.before or one.after:
-            return _flag("numbers", {self.name: str(one)})
-        signs = {"thousands": one.thousands, "decimal": one.decimal if one.decimal != "." else ""}
-        return " ".join(_flag(name, sign) for name, sign in signs.items() if sign)
-
 
 def number_columns(
     shapes: Mapping[str, CellShapes], source: Source, settings: Mapping[str, Any]
@@ -212,7 +212,10 @@ def number_columns(
     looks = (_look(name, one) for name, one in shapes.items() if name not in given and not one.given_up)
     found = {one.name: one for one in looks if one and one.matching >= _LEAST_SHARE * one.cells}
     commas = source != "csv" or settings.get("delimiter", ",") == ","
-    known = {one.formats[0].decimal for one in found.values() if one.written and len(one.formats) == 1 and _shows(one)}
+    sure = [(one, one.formats[0]) for one in found.values() if one.written and len(one.formats) == 1]
+    # A format shows the decimal separator if it separates thousands, or if its decimal comma is not that of a pair.
+    shown = [form for one, form in sure if form.thousands or (form.decimal == "," and not _is_pair(one))]
+    known = {form.decimal for form in shown}
     decimal = known.pop() if len(known) == 1 else None
     return {name: _settle(one, decimal, commas) for name, one in found.items()}
 
@@ -306,12 +309,6 @@ def _is_code(form: NumberFormat, bodies: list[_Body]) -> bool:
         return False
     groups = {body.digits.count(form.thousands) for body in bodies}
     return len(groups) == 1 and max(groups) > 1
-
-
-def _shows(column: NumberColumn) -> bool:
-    """Return whether the format determines the decimal separator."""
-    [form] = column.formats
-    return bool(form.thousands) or (form.decimal == "," and not _is_pair(column))
 
 
 def _is_pair(column: NumberColumn) -> bool:

@@ -31,7 +31,6 @@ _EACH_OFTEN = 4  # rows per distinct row. With more, rows are combinations of ca
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 # Bytes compared at the start of files of equal size. Compressed images that agree in them are equal.
 _COMPARED_BYTES = 1 << 16
-_EXAMPLES = 2  # names shown of copied images
 
 
 def find_repeats(
@@ -39,7 +38,10 @@ def find_repeats(
 ) -> Repeats:
     """Count rows of a sample that repeat others more often than chance explains; see `count_repeats`."""
     number = len(next(iter(rows.values())).lengths) if rows else 0
-    ignored = tuple(name for name, column in features.items() if _numbers_rows(column))
+    # A column that may number the rows is ignored, so that copies of a row are found. Counts beyond 10,000 values are
+    # estimates.
+    least = {name: column.rows if column.counts.exact else 0.9 * column.rows for name, column in features.items()}
+    ignored = tuple(n for n, one in features.items() if one.type == "int" and one.counts.distinct >= least[n])
     compared = {name: column for name, column in features.items() if name not in ignored}
     if not compared or number < 2:
         return Repeats(number)
@@ -58,13 +60,13 @@ def count_repeats(rows: Mapping[str, Cells], compared: Collection[str], splits: 
     `splits`, int64 [rows], is the split number of each row, 0 for train. None if files do not name splits.
     """
     number = len(next(iter(rows.values())).lengths)
-    row, like = _counted(_row_hashes(rows, compared, number))
+    row, like = _counted(sum(_weighted_hashes(rows, compared), np.zeros(number, np.uint64)))
     if splits is not None:
         scored, in_train = splits > 0, np.zeros(len(like), bool)
         in_train[row[~scored]] = True
         shared = int(np.count_nonzero(in_train[row] & scored))
         return Repeats(number, scored=int(np.count_nonzero(scored)), shared=shared)
-    record, copies = _counted(_row_hashes(rows, rows, number))
+    record, copies = _counted(sum(_weighted_hashes(rows, rows), np.zeros(number, np.uint64)))
     equal, copied, alike = like[row] > 1, copies[record] > 1, like[row] > copies[record]
     found = [int(np.count_nonzero(which)) for which in (equal, copied, alike)]
     effective = number**2 / float((copies**2).sum())
@@ -75,11 +77,6 @@ def _counted(hashes: Hashes) -> tuple[Ints, Ints]:
     """Return the index of each row among the distinct rows, and the counts of the distinct rows."""
     _, numbers, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     return numbers.reshape(-1), counts
-
-
-def _row_hashes(rows: Mapping[str, Cells], names: Collection[str], number: int) -> Hashes:
-    """Hash each row over these columns."""
-    return sum(_weighted_hashes(rows, names), np.zeros(number, np.uint64))
 
 
 def _weighted_hashes(rows: Mapping[str, Cells], names: Collection[str]) -> Iterator[Hashes]:
@@ -101,12 +98,6 @@ def _cell_hashes(cells: Cells) -> Hashes:
     sums = np.concatenate([[np.uint64(0)], np.cumsum(weighted)])
     found = sums[starts + counts] - sums[starts]
     return np.where(cells.lengths == MISSING, np.uint64(0), found + counts.astype(np.uint64))
-
-
-def _numbers_rows(column: ColumnStatistics) -> bool:
-    """Return whether the column may number the rows, so that copies of a row differ in it."""
-    least = column.rows if column.counts.exact else 0.9 * column.rows  # beyond 10,000 values it is an estimate
-    return column.type == "int" and column.counts.distinct >= least
 
 
 def _repeated_by_chance(rows: Mapping[str, Cells], compared: Mapping[str, ColumnStatistics], others: int) -> float:
@@ -172,5 +163,5 @@ def find_repeated_pictures(images: Sequence[FileRef], patterns: Mapping[str, str
     return RepeatedPictures(
         divided=sum(map(len, divided)),
         contrary=sum(map(len, contrary)),
-        example=tuple(image.filename for group in [*contrary, *divided][:1] for image in group[:_EXAMPLES]),
+        example=tuple(image.filename for group in [*contrary, *divided][:1] for image in group[:2]),
     )

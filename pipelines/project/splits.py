@@ -45,7 +45,12 @@ def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> 
     rule, patterns = options.split_by, survey.patterns
     if asked.shares is not None:
         shares = asked.shares
-        _check_named(survey, shares, rule)
+        if isinstance(rule, ByName) and (named := _named_in(survey, rule.column)):
+            where = f"split by column {rule.column!r}"
+            for name in (one for one in named if one not in shares):
+                raise no_such_split(name, shares, where)
+            for name in (one for one in shares if one not in named):
+                raise InfeedError(f"no row names the split {name!r}", where=where, do=f"use {', '.join(named)}")
     elif isinstance(rule, ByName) and (named := _named_in(survey, rule.column)):
         shares = named
     else:
@@ -73,15 +78,6 @@ def _named_in(survey: Survey, column: str) -> dict[str, int]:
     counts = found.counts.items()
     rows = {v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v): count for v, count in counts}
     return {name: rows[name] for name in (*SPLITS, *sorted(set(rows) - set(SPLITS))) if name in rows}
-
-
-def _check_named(survey: Survey, shares: Mapping[str, int], rule: SplitBy | None) -> None:
-    if isinstance(rule, ByName) and (named := _named_in(survey, rule.column)):
-        where = f"split by column {rule.column!r}"
-        for name in (one for one in named if one not in shares):
-            raise no_such_split(name, shares, where)
-        for name in (one for one in shares if one not in named):
-            raise InfeedError(f"no row names the split {name!r}", where=where, do=f"use {', '.join(named)}")
 
 
 def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: SplitBy | None) -> None:
@@ -129,7 +125,14 @@ def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: I
         exact = replace(options, split_by=replace(rule or ByRecord(""), exact=True))
     if survey.task == "multilabel":  # a row has several classes
         return exact
-    if not rule and _hash_is_uneven(survey):
+    # The hash keeps equal rows together. If most rows equal others by chance, as those of a few categories, splits vary
+    # in size, and a row is scored only if no equal row, with the same label, is in train.
+    if (
+        not rule
+        and isinstance(survey, TableSurvey)
+        and 0 < (survey.label.distinct or 0) <= _MOST_LABELS
+        and survey.repeats.effective < survey.repeats.rows / 2
+    ):
         return replace(options, split_by=ByLabel(label))
     if rule or not survey.classes:
         return exact
@@ -137,16 +140,6 @@ def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: I
     if seen >= _SURELY_SEEN or survey.rows < _ROWS_OF_A_CLASS * len(survey.classes):
         return exact
     return replace(options, split_by=ByLabel(label))
-
-
-def _hash_is_uneven(survey: Survey) -> bool:
-    """Return whether most rows equal others by chance, as those of a few categories.
-
-    Splits by their hash vary in size, and a row is scored only if no equal row, with the same label, is in train.
-    """
-    if not isinstance(survey, TableSurvey) or not 0 < (survey.label.distinct or 0) <= _MOST_LABELS:
-        return False
-    return survey.repeats.effective < survey.repeats.rows / 2
 
 
 def with_seed(options: IngestOptions, seed: int, shares: Mapping[str, int]) -> IngestOptions:

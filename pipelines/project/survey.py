@@ -21,7 +21,7 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function, passes
 from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
-from infeed.components.example_gen.codes import Codes, note_on, note_on_words
+from infeed.components.example_gen.codes import note_on, note_on_words
 from infeed.components.example_gen.formats import default_settings
 from infeed.components.example_gen.inputs import BadRow, BadRows, check_any_good
 from infeed.components.example_gen.sources import folders, image_codec
@@ -34,7 +34,6 @@ from infeed.pipelines.project.groups import find_groups
 from infeed.pipelines.project.labels import label_needed, survey_of_label
 from infeed.pipelines.project.leaks import find_leaks
 from infeed.pipelines.project.number_columns import (
-    NumberColumn,
     missing_remark,
     missing_words,
     number_columns,
@@ -43,7 +42,7 @@ from infeed.pipelines.project.number_columns import (
 )
 from infeed.pipelines.project.repeats import find_repeated_pictures, find_repeats
 from infeed.pipelines.project.sources import find_layout, find_split_files, open_splits
-from infeed.pipelines.project.tables import Column, Table, check_named
+from infeed.pipelines.project.tables import Table, check_named
 from infeed.pipelines.surveys import IMAGE_COLUMNS, LABEL_OF_PICTURES, ColumnSurvey, ImageSurvey, TableSurvey, Task
 
 _STRICT = IngestOptions()
@@ -91,13 +90,20 @@ def survey_table(
         table = opened(settings)
     # Each finding below changes how cells are read, so the table is opened again with it before the next one.
     written = number_columns(table.found.shapes, source, settings)
-    nulls = _nulls(table, labels, written) if source == "csv" and "nulls" not in settings else []
+    nulls: list[str] = []
+    if source == "csv" and "nulls" not in settings:
+        # A word that is a class of a label is no missing value.
+        of_classes = (name for name in labels if name not in written or not written[name].missing)
+        classes = {value for name in of_classes for value, _ in table.statistics()[0][name].counts.items()}
+        nulls = missing_words(written, classes)
     of_nulls = "missing", missing_remark(written, nulls)
     if nulls:
         settings = {**settings, "nulls": ["", *nulls]}
         table = opened(settings)
+    # Integers with leading zeros are codes, except in the labels of regressions.
     codes, quantities = table.found.codes, [name for name in labels if asked.get(name) == "regression"]
-    coded = _codes_as_words(table, quantities)
+    whole = {column.name for column in table.columns if column.type == "int64" and column.name not in quantities}
+    coded = {name: one for name, one in codes.items() if one.zeros and name in whole}
     if coded:
         settings = {**settings, "types": {**settings.get("types", {}), **dict.fromkeys(coded, "bytes")}}
         table = opened(settings)
@@ -121,7 +127,11 @@ def survey_table(
         raise InfeedError(what, where=where, do="choose a column with values: --label COLUMN")
     first, *more = (survey_of_label(surveyed.pop(name), asked.get(name), names, path) for name in labels)
     # Leaks, groups and repeats compare rows with one another, so they use a sample of bounded size.
-    sample, splits, times = table.found.sample.cells, table.sampled_splits(), _times(table.columns, surveyed)
+    sample, splits = table.found.sample.cells, table.sampled_splits()
+    # Dates and timestamps, by type or text.
+    times = {column.name for column in table.columns if column.type.startswith(("date", "timestamp", "time"))}
+    steps = {name: [step for one in column.features for step in one.steps] for name, column in surveyed.items()}
+    times |= {name for name, used in steps.items() if any(isinstance(step, DatePart) for step in used)}
     tasks = {one.column.name: one.task for one in (first, *more)}
     leaks = find_leaks(sample, tasks, times)
     divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
@@ -236,26 +246,6 @@ def _with_numbers(
     except InfeedError:
         as_good = False
     return (read, numbers) if as_good else (table, {})
-
-
-def _nulls(table: Table, labels: Sequence[str], columns: Mapping[str, NumberColumn]) -> list[str]:
-    """Return the words that mean a missing value and are not classes of a label."""
-    of_classes = (name for name in labels if name not in columns or not columns[name].missing)
-    values = {value for name in of_classes for value, _ in table.statistics()[0][name].counts.items()}
-    return missing_words(columns, values)
-
-
-def _codes_as_words(table: Table, but: Collection[str]) -> dict[str, Codes]:
-    """Return the integer columns with leading zeros in cells, except the labels of regressions."""
-    whole = {column.name for column in table.columns if column.type == "int64" and column.name not in but}
-    return {name: one for name, one in table.found.codes.items() if one.zeros and name in whole}
-
-
-def _times(columns: Sequence[Column], surveyed: Mapping[str, ColumnSurvey]) -> set[str]:
-    """Return the columns of dates and timestamps, judged by type or text."""
-    typed = {column.name for column in columns if column.type.startswith(("date", "timestamp", "time"))}
-    steps = {name: [step for one in column.features for step in one.steps] for name, column in surveyed.items()}
-    return typed | {name for name, used in steps.items() if any(isinstance(step, DatePart) for step in used)}
 
 
 def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> dict[str, ColumnSurvey]:

@@ -192,6 +192,7 @@ class Table:
       columns: chosen columns of all files, in order.
       names: names of all columns.
       left_out: columns that tf.Examples do not support, with reasons.
+      has_nulls: whether an option of the format names words that mean a missing value.
 
     Raises:
       InfeedError: there is no file, or a file has another format.
@@ -208,6 +209,7 @@ class Table:
         self._open = partial(open_table, source=source, settings=settings, options=options)
         self._path, self._options, self._patterns = path, options, patterns
         self._source, self._settings = source, settings
+        self.has_nulls = has_option(source, "nulls")
         rows = [options.filter, options.required, options.labeled]
         columns = [options.columns, options.drop, options.words]
         checked = repr(options.split_by) if isinstance(options.split_by, ByTime | ByName) else ""
@@ -291,11 +293,6 @@ class Table:
             raise self.found.misfit
         if isinstance(rule := self._options.split_by, ByTime):
             check_filled(self.found.cut, rule)
-
-    @property
-    def has_nulls(self) -> bool:
-        """Whether an option of the format names words that mean a missing value."""
-        return has_option(self._source, "nulls")
 
     def sampled_values(self) -> dict[str, list[bytes]]:
         """Return distinct values of each text column from random rows."""
