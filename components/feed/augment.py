@@ -15,8 +15,7 @@ from functools import cache
 
 import tensorflow as tf
 
-from infeed.components.feed.draws import COUNTERS, Draws
-from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, WorkerContext
+from infeed.components.feed.options import COUNTERS, SINGLE_WORKER, Augment, Draws, Normalise, WorkerContext
 
 
 def normalise(images: tf.Tensor, options: Normalise) -> tf.Tensor:

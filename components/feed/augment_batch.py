@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.feed import augment as images_of
-from infeed.components.feed.draws import Draws
-from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, WorkerContext
+from infeed.components.feed.options import SINGLE_WORKER, Augment, Draws, Normalise, WorkerContext
 from infeed.components.feed.user_maps import Ragged
 
 _PIXELS = Normalise()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from infeed.components.base import user_code
 from infeed.components.base.annotations import Count, Positive
@@ -260,3 +260,24 @@ class Augment:
             f"cuts out {self.cutout} x {self.cutout} px" if self.cutout else "",
         ]
         return ", ".join(part for part in parts if part)
+
+
+class Draws(NamedTuple):
+    """Random numbers of each image, 0 to 1, float32 [batch] each."""
+
+    angle: Any
+    mirror: Any
+    shift_x: Any
+    shift_y: Any
+    brightness: Any
+    contrast: Any
+    cutout_x: Any
+    cutout_y: Any
+    area: Any
+    aspect: Any
+    window_x: Any
+    window_y: Any
+
+
+# Philox (Salmon 2011) turns a key and a counter into four numbers. Each image uses three counters.
+COUNTERS = len(Draws._fields) // 4

@@ -1,20 +1,22 @@
 """Repeatable passes over an order, which clients of `infeed.load` iterate over.
 
 Clients such as Lightning, Accelerate and Keras request an iterator once per epoch. Each iterator continues with the
-next epoch, so that the shuffled order changes.
+next epoch, so that the shuffled order changes. Keras accepts no re-iterable Python object but its own `PyDataset`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.load.order import BatchOrder
+from infeed.components.load.order import BatchOrder, Ints
 
 T = TypeVar("T")
+_SHAPES_FROM = 2  # on TensorFlow, Keras reads this many batches to determine their shapes, then starts over
 
 
 class Batches(Generic[T]):
@@ -127,7 +129,7 @@ class BatchSampler(Batches[list[int]]):
     """Batch sampler of PyTorch: lists of row numbers, one list per batch."""
 
     def __init__(self, order: BatchOrder) -> None:
-        super().__init__(order, _lists)
+        super().__init__(order, lambda some: (rows.tolist() for rows in some))
 
     @property
     def batch_size(self) -> int:
@@ -145,5 +147,61 @@ class BatchSampler(Batches[list[int]]):
         return self
 
 
-def _lists(order: BatchOrder) -> Iterator[list[int]]:
-    return (rows.tolist() for rows in order)
+def numpy_batches(
+    order: BatchOrder, read: Callable[[BatchOrder], Iterator[Any]], take: Callable[[BatchOrder, int, Ints], Any]
+) -> Batches[Any]:
+    """Return the batches of `read`, as a PyDataset if this process has imported Keras 3.
+
+    Args:
+      take: returns one batch of an order by its step and its rows.
+    """
+    keras = sys.modules.get("keras")
+    dataset = getattr(getattr(keras, "utils", None), "PyDataset", None)
+    return Batches(order, read) if dataset is None else _class_of(dataset)(order, read, take)
+
+
+def _class_of(dataset: type[Any]) -> type[Any]:
+    class KerasBatches(Batches[Any], dataset):
+        """Batches with a length, which Keras requests by number."""
+
+        def __init__(
+            self,
+            order: BatchOrder,
+            read: Callable[[BatchOrder], Iterator[Any]],
+            take: Callable[[BatchOrder, int, Ints], Any],
+        ) -> None:
+            dataset.__init__(self)
+            Batches.__init__(self, order, read)
+            self._take = take
+            self._pass: tuple[BatchOrder, list[Ints]] | None = None  # a finite pass, and the rows of its batches
+            self._asked = 0  # number of batches of the pass that Keras has requested
+            self._first: list[Any] = []
+
+        @property
+        def num_batches(self) -> int | None:
+            """Number of batches in an iteration. None if it is endless."""
+            return None if self.order.is_endless else len(self)
+
+        def __getitem__(self, number: int) -> Any:
+            """Return a batch of this pass by its number. An endless order returns the next batch."""
+            if self.order.is_endless:
+                if number < len(self._first):
+                    return self._first[number]
+                batch = next(self)
+                self._first = [*self._first, batch] if number < _SHAPES_FROM else []
+                return batch
+            if self._pass is None:
+                order = self.next_pass()
+                self._pass = order, list(order)
+            order, rows = self._pass
+            self._asked += 1
+            return self._take(order, order.start_step + number, rows[number])
+
+        def on_epoch_end(self) -> None:
+            """Begin the next pass if Keras has read this one."""
+            if self._pass is not None and self._asked >= len(self._pass[1]):
+                order, _ = self._pass
+                self._step, self._pass, self._asked = self._step + len(order), None, 0
+                self._epoch = self._step // order.steps_per_epoch
+
+    return KerasBatches

@@ -28,9 +28,8 @@ from infeed.components.dataset.manifest import Column, ColumnType
 from infeed.components.dataset.records import from_offsets
 from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.find import SplitFiles
-from infeed.components.load.nested import joined
+from infeed.components.load.shapes import ANY_SIZE, joined
 from infeed.components.load.spill import FeatureCounts, Kind, SpilledFeature, count_features, new_feature
-from infeed.components.load.tfds import ANY_SIZE
 
 Ints = npt.NDArray[np.int64]
 _TYPES: dict[Kind, ColumnType] = {"bytes": "bytes", "float32": "float", "int64": "int"}

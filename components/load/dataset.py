@@ -23,22 +23,18 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.cache import CACHE_DIR
 from infeed.components.feed.options import SINGLE_WORKER, Augment, WorkerContext
-from infeed.components.load.batches import Batches, BatchSampler
+from infeed.components.load.batches import Batches, BatchSampler, numpy_batches
 from infeed.components.load.columns import Features, FeatureSpec
-from infeed.components.load.delivery import Delivery, Lengths, Recipe, Rule
+from infeed.components.load.delivery import PRESENT, Delivery, Label, Lengths, Recipe, Rule, Targets
 from infeed.components.load.entries import features_of, no_column
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import to_jax, to_numpy, to_tensorflow, to_torch
-from infeed.components.load.keras_batches import numpy_batches
-from infeed.components.load.mapping import BatchMap
 from infeed.components.load.options import LoadOptions, LoadPlan, arguments
 from infeed.components.load.order import BatchOrder
 from infeed.components.load.pictures import PictureOptions, Pictures
-from infeed.components.load.reading import BatchReader
-from infeed.components.load.targets import PRESENT, Label, Targets
-from infeed.components.load.tfds import Shape
-from infeed.components.load.tfx_schema import check_shapes, declared_tensors, with_schema
-from infeed.components.load.windows import Resize
+from infeed.components.load.reading import BatchMap, BatchReader
+from infeed.components.load.resize import Resize
+from infeed.components.load.shapes import Shape, check_shapes, declared_tensors, with_schema
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -16,8 +16,8 @@ from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.dataset.decode_columns import LISTS
 from infeed.components.load.columns import Features, add_missing_features, dataset_columns, pack_columns
 from infeed.components.load.find import SplitFiles
-from infeed.components.load.nested import check_lengths, joined, joined_names
 from infeed.components.load.options import LoadOptions
+from infeed.components.load.shapes import check_lengths, joined, joined_names
 from infeed.components.load.spill import decoded_blocks, is_feature_list, spill_records
 
 _FORMAT = 6

@@ -19,7 +19,7 @@ from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Column, Manifest
 from infeed.components.dataset.reading import check_listed, flat_files
 from infeed.components.dataset.records import HEADER_BYTES, is_gzip, is_header
-from infeed.components.load.tfds import declared_shapes
+from infeed.components.load.shapes import declared_shapes
 
 _GLOB = re.compile(r"[*?\[]")
 _ENDS = re.compile(r"([-.]?\d+-of-\d+|[._]tfrecords?|\.gz)+$", re.IGNORECASE)  # end of a file name, after the split

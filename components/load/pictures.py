@@ -23,14 +23,13 @@ from infeed.components.feed.capacity import Machine
 from infeed.components.feed.options import Augment
 from infeed.components.load.columns import FeatureSpec, PlacedFeature
 from infeed.components.load.order import BatchOrder, Ints
-from infeed.components.load.resize import Pixels, show
-from infeed.components.load.windows import Box, PictureWindow, Resize, Size, part_of, windows
+from infeed.components.load.resize import Box, PictureWindow, Pixels, Resize, Size, part_of, show, windows
 
 _JPEG, _APP1, _SCAN = b"\xff\xd8\xff", b"\xff\xe1", b"\xff\xda"  # of a JPEG: start, Exif or XMP, compressed pixels
 _ORIENTATION = 0x0112  # tag of Exif
 _TURBO = ("YCbCr", "Gray")  # color spaces that simplejpeg decodes like Pillow
 _HALF = 2  # simplejpeg scales by powers of two and their sums; less than a half costs more than it saves
-_WHOLE = PictureWindow()
+_WHOLE = PictureWindow(Box(0, 0, 1, 1), (0, 0), False)
 _UNSUPPORTED = ("rotate", "cutout", "brightness", "contrast")
 
 

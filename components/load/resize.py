@@ -1,6 +1,7 @@
-"""A box of a picture as an image of another size, bilinear and antialiased.
+"""Windows of pictures, drawn as the Trainer draws them, and a window as an image of another size.
 
-Every path gives the pixels of Pillow, to within 1 of 255. The libraries release the GIL while they resize.
+Resizing is bilinear and antialiased. Every path gives the pixels of Pillow, to within 1 of 255. The libraries release
+the GIL while they resize.
 """
 
 from __future__ import annotations
@@ -8,15 +9,88 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.load.windows import Box, Size
+from infeed.components.feed.options import COUNTERS, Augment, Draws
+from infeed.components.load.order import BatchOrder
+from infeed.components.load.shuffle import Philox
 
+Resize = Literal["stretch", "crop", "fit", "none"]
+Size = tuple[int, int]
 Pixels = npt.NDArray[np.uint8]  # [height, width, 3]
+_MANTISSA, _ONE = 0x7FFFFF, 0x3F800000  # bits of a float32 from 1 to 2
+
+
+class Box(NamedTuple):
+    """Rectangle in pixels, counted from the edges of a picture. It may extend beyond them."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def moved(self, x: float, y: float) -> Box:
+        return Box(self.left + x, self.top + y, self.right + x, self.bottom + y)
+
+    def scaled(self, x: float, y: float) -> Box:
+        return Box(self.left * x, self.top * y, self.right * x, self.bottom * y)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Height and width."""
+        return self.bottom - self.top, self.right - self.left
+
+
+class PictureWindow(NamedTuple):
+    """Window as shares of height and width, a shift in pixels of the result, and whether the result is mirrored."""
+
+    shares: Box
+    shift: tuple[float, float]  # x, y
+    mirrored: bool
+
+    def on(self, part: Box, size: Size) -> Box:
+        """Return the window of a part of a picture, whose result has `size` pixels."""
+        height, width = part.size
+        box = self.shares.scaled(width, height).moved(part.left, part.top)
+        return box.moved(self.shift[0] * width / size[1], self.shift[1] * height / size[0])
+
+
+def windows(options: Augment, order: BatchOrder, step: int, rows: int) -> Iterator[PictureWindow]:
+    """Draw the windows of the `rows` pictures of this worker's batch, as `augment.draw_batch` and `augment.affine`."""
+    workers = order.batch.workers
+    first = (step * workers.count + workers.index) * rows
+    words = Philox((order.batch.seed, 0)).words(rows * len(Draws._fields), first * COUNTERS)
+    # TensorFlow makes numbers from 0 to 1 of the words as mantissas of numbers from 1 to 2.
+    uniforms = (words & np.uint32(_MANTISSA) | np.uint32(_ONE)).view(np.float32) - np.float32(1)
+    numbers = Draws(*uniforms.reshape(rows, len(Draws._fields)).T)
+    area = options.crop + numbers.area * (1 - options.crop)
+    aspect = np.exp((numbers.aspect * 2 - 1) * math.log(options.stretch))
+    part_x, part_y = (np.minimum(np.sqrt(share), 1.0) for share in (area * aspect, area / aspect))
+    left, top = numbers.window_x * (1 - part_x), numbers.window_y * (1 - part_y)
+    shifts = [np.floor(one * (2 * options.shift + 1)) - options.shift for one in (numbers.shift_x, numbers.shift_y)]
+    mirrored = numbers.mirror < (0.5 if options.flip == "horizontal" else 0.0)
+    columns = (left, top, left + part_x, top + part_y, *shifts, mirrored)
+    for values in zip(*(column.tolist() for column in columns), strict=True):
+        yield PictureWindow(Box(*values[:4]), values[4:6], values[6])
+
+
+def part_of(picture: Size, size: Size, rule: Resize) -> Box:
+    """Return the part of a picture that an image of `size` shows without augmentation."""
+    height, width = picture
+    if rule in ("stretch", "fit"):
+        return Box(0, 0, width, height)
+    if rule == "none":
+        inner = size
+    else:  # the largest central part with the right aspect ratio, as in `DecodeImage`
+        scale = max(size[0] / height, size[1] / width)
+        inner = (min(max(round(size[0] / scale), 1), height), min(max(round(size[1] / scale), 1), width))
+    top, left = (height - inner[0]) // 2, (width - inner[1]) // 2
+    return Box(left, top, left + inner[1], top + inner[0])
 
 
 def show(
@@ -46,7 +120,9 @@ def show(
     if is_copy:
         _copy(region, out, mirrored)
     else:
-        _resample(region, box.moved(-left, -top), out, mirrored)
+        resize = _by_resizer if _resizer() else _by_pillow
+        resized = resize(np.ascontiguousarray(region), box.moved(-left, -top), (out.shape[0], out.shape[1]))
+        _copy(resized, out, mirrored)
 
 
 def _missing(beyond: float, reach: int) -> int:
@@ -61,11 +137,6 @@ def _copy(region: Pixels, out: Pixels, mirrored: bool) -> None:
         out[:] = region
 
 
-def _resample(region: Pixels, box: Box, out: Pixels, mirrored: bool) -> None:
-    resize = _by_resizer if _resizer() else _by_pillow_alone
-    _copy(resize(np.ascontiguousarray(region), box, (out.shape[0], out.shape[1])), out, mirrored)
-
-
 def _by_resizer(region: Pixels, box: Box, size: Size) -> Pixels:
     """Resize like Pillow, to within 1 of 255, in a third of the time."""
     fast, (height, width), (most_height, most_width) = _resizer(), region.shape[:2], box.size
@@ -77,7 +148,7 @@ def _by_resizer(region: Pixels, box: Box, size: Size) -> Pixels:
     return np.frombuffer(resized.get_buffer(), np.uint8).reshape(*size, 3)
 
 
-def _by_pillow_alone(region: Pixels, box: Box, size: Size) -> Pixels:
+def _by_pillow(region: Pixels, box: Box, size: Size) -> Pixels:
     from PIL import Image
 
     return np.asarray(Image.fromarray(region).resize(size[::-1], Image.Resampling.BILINEAR, box))

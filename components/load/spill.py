@@ -34,7 +34,7 @@ from infeed.components.dataset.record_blocks import PADDING, RecordBlock, read_b
 from infeed.components.dataset.records import data_of
 from infeed.components.feed.capacity import Machine
 from infeed.components.load.ahead import in_order
-from infeed.components.load.tfds import sequence_name
+from infeed.components.load.shapes import sequence_name
 
 Kind = Literal["bytes", "float32", "int64", "uint8"]  # uint8: decoded pictures only
 _KINDS: dict[pa.DataType, Kind] = {pa.float32(): "float32", pa.int64(): "int64", pa.large_binary(): "bytes"}

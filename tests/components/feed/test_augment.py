@@ -6,8 +6,7 @@ import scipy.ndimage
 import tensorflow as tf
 
 from infeed.components.feed import augment
-from infeed.components.feed.draws import Draws
-from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, WorkerContext
+from infeed.components.feed.options import SINGLE_WORKER, Augment, Draws, Normalise, WorkerContext
 
 pytestmark = [pytest.mark.slow, pytest.mark.stack]  # TensorFlow takes seconds to load
 

@@ -12,7 +12,7 @@ import pytest
 
 from infeed.components.load.columns import FeatureSpec, Ragged
 from infeed.components.load.dataset import load
-from infeed.components.load.tfds import declared_shapes
+from infeed.components.load.shapes import declared_shapes
 
 ROWS = 5
 

@@ -96,7 +96,7 @@ def test_an_error_names_the_line_and_the_step(data):
 
     with pytest.raises(InfeedError, match="IndexError") as error:
         list(data(start_step=2).map(fails))
-    assert "test_mapping.py" in error.value.where
+    assert "test_reading_mapping.py" in error.value.where
     assert "step 2" in error.value.where
 
 
@@ -127,8 +127,8 @@ def test_seeds_are_those_of_the_feed(step):
     from infeed.components.feed.options import GlobalBatch, MapFunction, WorkerContext
     from infeed.components.feed.stages.base import BatchFunctions, BuildContext
     from infeed.components.feed.stages.maps import MapFeatures
-    from infeed.components.load.mapping import seed_of
     from infeed.components.load.order import BatchOrder
+    from infeed.components.load.reading import seed_of
 
     workers = WorkerContext(1, 2)
     context = BuildContext((), GlobalBatch(4, 7, workers), True, BatchFunctions(None, None), workers, 0)  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ def test_an_error_in_a_thread_comes_after_the_batches_before_it_and_names_its_st
     assert len([next(batches) for _ in range(3)]) == 3
     with pytest.raises(InfeedError, match="IndexError") as error:
         next(batches)
-    assert "test_mapping.py" in error.value.where
+    assert "test_reading_mapping.py" in error.value.where
     assert "step 3" in error.value.where
 
 
