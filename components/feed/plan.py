@@ -27,6 +27,7 @@ from infeed.components.feed.stages.batches import (
     Prefetch,
     SplitBatches,
     TransformFeatures,
+    map_stages,
 )
 from infeed.components.feed.stages.columns import (
     CacheColumns,
@@ -37,7 +38,6 @@ from infeed.components.feed.stages.columns import (
     LoadColumns,
     PlaceColumns,
 )
-from infeed.components.feed.stages.maps import map_stages
 from infeed.components.feed.stages.reading import (
     InterleaveShards,
     ListShards,

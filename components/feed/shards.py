@@ -13,7 +13,9 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from infeed.components.base.errors import InfeedError
@@ -21,6 +23,7 @@ from infeed.components.base.units import percent
 from infeed.components.dataset import files, records
 from infeed.components.dataset.checksums import Expected, WrongFileError, verify
 from infeed.components.dataset.reading import check_listed, manifest_of
+from infeed.components.dataset.record_blocks import read_blocks
 from infeed.components.feed.options import WorkerContext
 
 _RUN_NUMBER = re.compile(r"_-?\d+$")
@@ -266,3 +269,31 @@ def _until_unreadable(scanned: Iterator[bytes | None]) -> Iterator[bytes | None]
         yield from scanned
     except InfeedError:
         return  # `corrupt_records` has reported the rest
+
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_UNKNOWN = -1
+
+
+def stored_blocks(path: Any, start: Any = 0, stop: Any = _UNKNOWN, records: Any = _UNKNOWN) -> tf.data.Dataset:
+    """Return records `start` to `stop - 1` of a file in blocks of any length, string [block], with verified checksums.
+
+    The dataset calls Python, so only this process can compute it. All arguments may be tensors: `stop` is -1 for the
+    end of the file. `records`, the expected number of records, is -1 if unknown.
+    """
+    import tensorflow as tf
+
+    arguments = (path, start, stop, records)
+    return tf.data.Dataset.from_generator(_blocks, args=arguments, output_signature=tf.TensorSpec([None], tf.string))
+
+
+def _blocks(path: bytes, start: int, stop: int, records: int) -> Iterator[Any]:
+    where, found = path.decode(), 0
+    for block in read_blocks(where, int(start), None if stop == _UNKNOWN else int(stop)):
+        found += len(block)
+        yield np.array(block.payloads(np.arange(len(block))), object)
+    if records not in (_UNKNOWN, found):
+        what = f"the file holds {found:,} records, expected {records:,}"
+        raise InfeedError(what, where=where, do="write the dataset again, with its manifest")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import signal
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ import numpy.typing as npt
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError, infeed_error
 from infeed.components.feed.options import MapFunction
-from infeed.components.feed.processes import naming_broken_pool, result, submit
+from infeed.components.seams import process_pools
 from infeed.components.seams import tensorflow as tensorflow_seam
 
 if TYPE_CHECKING:
@@ -346,3 +347,47 @@ def _is_of(graph: Any, text: str) -> bool:
     """Return whether the text of an error names a function that the graph calls."""
     called = str(graph.as_graph_def())
     return any(name in called for name in re.findall(r"\{\{function_node ([^}]+)\}\}", text))
+
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from concurrent.futures.process import ProcessPoolExecutor
+
+
+def submit(processes: int, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Call a function of a module in one of `processes` processes, which later calls reuse.
+
+    Raises BrokenProcessPool, here or as the result, if a process was killed. See `naming_broken_pool`.
+    """
+    return _pool(processes).submit(function, *arguments)
+
+
+def result(processes: int, future: Future[Any]) -> Any:
+    """Wait for a result of `submit` with this number of processes, and raise its errors."""
+    return process_pools.result(_pool(processes), future)
+
+
+@contextmanager
+def naming_broken_pool(where: str) -> Iterator[None]:
+    """Convert the failure of a pool in the body to an InfeedError at `where`. The next call starts new processes."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    try:
+        yield
+    except BrokenProcessPool:
+        _pool.cache_clear()
+        do = "check the memory, because the kernel may have killed it, and call main code of a script only under "
+        do += "if __name__ == '__main__'"
+        raise InfeedError("a process of the function exited", where=where, do=do) from None
+
+
+@functools.cache
+def _pool(processes: int) -> ProcessPoolExecutor:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    spawn = multiprocessing.get_context("spawn")  # TensorFlow may hang after a fork
+    # Ctrl-C reaches every process, and this one handles it.
+    pool = ProcessPoolExecutor(processes, spawn, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    process_pools.end_at_exit(pool)
+    return pool

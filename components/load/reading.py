@@ -19,8 +19,17 @@ import numpy as np
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import counted, percent
-from infeed.components.feed.processes import naming_broken_pool, result, submit
-from infeed.components.feed.user_maps import SEED_MASK, SEED_USES, as_array, checked_dict, rows_of, takes_seed
+from infeed.components.feed.user_maps import (
+    SEED_MASK,
+    SEED_USES,
+    as_array,
+    checked_dict,
+    naming_broken_pool,
+    result,
+    rows_of,
+    submit,
+    takes_seed,
+)
 from infeed.components.load.ahead import in_order, results
 from infeed.components.load.columns import Features
 from infeed.components.load.delivery import NumpyArrays, Recipe

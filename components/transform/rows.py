@@ -36,7 +36,7 @@ from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics
 from infeed.components.engine.choice import Cluster, HasBytes, Work, choose, counting
 from infeed.components.engine.engine import Engine, WithSetUp
-from infeed.components.feed.tfrecords import stored_blocks
+from infeed.components.feed.shards import stored_blocks
 from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.seams.tensorflow import untuned
 from infeed.components.transform.columns import Raw

@@ -17,9 +17,8 @@ from infeed.components.base.units import counted
 from infeed.components.dataset.files import tensorflow_opens
 from infeed.components.dataset.records import is_gzip
 from infeed.components.feed.sampling import SamplingWeights, apportion
-from infeed.components.feed.shards import RecordRange, check_files
+from infeed.components.feed.shards import RecordRange, check_files, stored_blocks
 from infeed.components.feed.stages.base import BuildContext, EpochReader
-from infeed.components.feed.tfrecords import stored_blocks
 
 if TYPE_CHECKING:
     import tensorflow as tf

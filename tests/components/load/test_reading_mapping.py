@@ -126,7 +126,7 @@ def test_what_cannot_be_mapped_is_refused(data, deliver):
 def test_seeds_are_those_of_the_feed(step):
     from infeed.components.feed.options import GlobalBatch, MapFunction, WorkerContext
     from infeed.components.feed.stages.base import BatchFunctions, BuildContext
-    from infeed.components.feed.stages.maps import MapFeatures
+    from infeed.components.feed.stages.batches import MapFeatures
     from infeed.components.load.order import BatchOrder
     from infeed.components.load.reading import seed_of
 
