@@ -46,7 +46,7 @@ _WITHOUT_GRAPPLER = "INFEED_TEST_WITHOUT_GRAPPLER"  # variable that forks of `wa
 # long for the others.
 _LONG = (
     "pipelines/test_run.py",
-    "rehearse/test_launcher_tfx.py",
+    "rehearse/test_launch_tfx.py",
     "rehearse/test_native.py",
     "transform/test_executor_engines.py",
     "pipelines/test_official.py",

@@ -18,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 from pyarrow import csv, parquet
 
-from infeed.pipelines.cluster.image.context import package_wheel
+from infeed.pipelines.cluster.image.build import package_wheel
 
 HEAVY = {"tensorflow", "keras", "tfx", "apache-beam", "tensorflow-transform", "ml-metadata", "scikit-learn"}
 ROWS = 60

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from infeed.components.base.errors import InfeedError
-from infeed.pipelines.cluster.image.build import BASE, ImageOptions, build_image
-from infeed.pipelines.cluster.image.context import check_has_jax
+from infeed.pipelines.cluster.image.build import BASE, ImageOptions, build_image, check_has_jax
 from infeed.pipelines.console.exit_codes import Command, interruptible
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines

@@ -11,14 +11,13 @@ import click
 from rich.console import Console
 
 from infeed.components.base.errors import InfeedError
-from infeed.pipelines.cluster.compile.backends import check_backend, version_of
+from infeed.pipelines.cluster.compile.checks import check_backend, version_of
 from infeed.pipelines.cluster.compile.compile import compile_config, data_bytes, local_places
 from infeed.pipelines.cluster.compile.kubeflow import CompileOptions, beam_options
 from infeed.pipelines.cluster.compile.native import compile_native
 from infeed.pipelines.cluster.compile.runner import KubeflowRunner, load_pipeline, read_deploy
-from infeed.pipelines.cluster.job.compiled import CompiledJob, Schema, Target, leaves
+from infeed.pipelines.cluster.job.compiled import CompiledJob, Schema, Target, archive_beside, leaves
 from infeed.pipelines.cluster.job.disks import tight_disks
-from infeed.pipelines.cluster.job.project import archive_beside
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.console.exit_codes import Command

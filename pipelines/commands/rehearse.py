@@ -16,10 +16,9 @@ from rich.text import Text
 
 from infeed.components.base.units import short_path, stopwatch
 from infeed.pipelines.cluster.job.compiled import CompiledJob, Target
-from infeed.pipelines.cluster.rehearse.backend import Kfp
+from infeed.pipelines.cluster.rehearse.executor_io import Kfp
 from infeed.pipelines.cluster.rehearse.launch import Faults, last_lines
-from infeed.pipelines.cluster.rehearse.locations import PathMapping
-from infeed.pipelines.cluster.rehearse.rehearsal import Rehearsal, RehearseOptions, rehearse
+from infeed.pipelines.cluster.rehearse.rehearsal import PathMapping, Rehearsal, RehearseOptions, rehearse
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, interruptible
 from infeed.pipelines.console.nodes import RunReport, format_state, show_nodes
 from infeed.pipelines.console.paths import InputFolder, InputPath, MappedFolder, OutputFolder

@@ -14,16 +14,15 @@ import click
 from rich.console import Console
 
 from infeed.components.base.errors import InfeedError
-from infeed.pipelines.cluster.job.compiled import CompiledJob
+from infeed.pipelines.cluster.job.compiled import CompiledJob, publish
 from infeed.pipelines.cluster.job.disks import input_bytes, tight_disks
 from infeed.pipelines.cluster.job.parameters import read_parameters
-from infeed.pipelines.cluster.job.project import publish
-from infeed.pipelines.cluster.submit.cron import check_cron
 from infeed.pipelines.cluster.submit.run import (
     Run,
     RunSchedule,
     SubmissionOutcome,
     SubmitRequest,
+    check_cron,
     follow,
 )
 from infeed.pipelines.commands.platform import platform_function, platform_options

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -226,3 +227,53 @@ def check_function_paths(functions: Mapping[str, str], folder: str) -> None:
             what = f"{option} is in {os.path.normpath(module)}, which is not in the project's image"
             do = f"move it into {folder}, or install it as a package and use package.module:function"
             raise InfeedError(what, where=f"option {option}", do=do)
+
+
+Version = tuple[int, ...]
+_RETRIES_OF_ARGO = (2, 17, 0)  # its ConfigMap of Argo sets retryPolicy OnError; 2.16.0 and later commits do not
+# Settings of a node that a backend ignores or breaks before a version: when they are set, the version, what an older
+# backend does, and advice. Each comes from a real backend or from its source code. docs/kubeflow.md has the same table.
+_NEEDS: Mapping[str, tuple[Callable[[Resources], bool], Version, str, str]] = {
+    "shared_memory": (lambda of: of.shared_memory is not None, (2, 3), "ignores it", "leave it out"),
+    "pod": (lambda of: "affinity" in (of.pod or {}).get("spec", {}), (2, 14), "ignores it", "use node_selector"),
+    "retries": (
+        lambda of: bool(of.retries),
+        (2, 14),
+        "cannot start the step: the name of its pod has capital letters",
+        "leave it out",
+    ),
+    "volumes": (
+        lambda of: any(volume.path for volume in of.volumes or ()),
+        (2, 16),
+        "mounts the whole volume, without `path`",
+        "leave path out, and name the folder in your paths",
+    ),
+}
+
+
+def version_of(text: str) -> Version:
+    """Parse a version of Kubeflow Pipelines to three numbers: 2.17 is 2.17.0. Raises InfeedError if it is none."""
+    if not re.fullmatch(r"\d+(\.\d+){1,2}", text):
+        raise InfeedError(f"--kfp is {text!r}", do="give the version of the cluster, such as 2.17.0")
+    return tuple(map(int, f"{text}.0".split(".")[:3]))
+
+
+def check_backend(deploy: Deploy, version: Version) -> str:
+    """Return a warning about settings without effect on this version. Empty if all have an effect.
+
+    Raises InfeedError for a setting that this version ignores or breaks.
+    """
+    for node in deploy.resources:
+        resources = deploy.resources_of_step(node)
+        for setting, (is_set, since, before, do) in _NEEDS.items():
+            if is_set(resources) and version < since:
+                shown, least = (".".join(map(str, one)) for one in (version, since))
+                what = f"Kubeflow Pipelines {shown} {before}; {setting} needs {least}"
+                raise InfeedError(what, where=f"deploy.resources.{node}.{setting}", do=do)
+    retried = any(deploy.resources_of_step(node).retries for node in deploy.resources)
+    if retried and version == _RETRIES_OF_ARGO:
+        return (
+            "retries have no effect on a step that fails: Argo's settings of Kubeflow Pipelines 2.17.0 retry errors of "
+            "the cluster alone; remove templateDefaults.retryStrategy from its workflow-controller-configmap"
+        )
+    return ""

@@ -23,8 +23,7 @@ from infeed.components.dataset.spans import has_spans, split_path
 from infeed.components.kubeflow import compiled_with, disk, message
 from infeed.components.kubeflow.ui import outputs_of
 from infeed.components.trainer.options import OVERRIDES
-from infeed.pipelines.cluster.compile import input_states, own_project, resolvers
-from infeed.pipelines.cluster.compile.arguments import shorten
+from infeed.pipelines.cluster.compile import edits
 from infeed.pipelines.cluster.compile.pods import platform_spec, pod_template
 from infeed.pipelines.cluster.job.compiled import JOB, STEP, Schema, Spec, Target, Task, leaves, read_tasks
 from infeed.pipelines.config import PipelineConfig, folder_of, split_data
@@ -120,11 +119,11 @@ def compile_kubeflow(
         if task.name not in names:
             container["args"] = [one for one in container.get("args", ()) if one not in pipeline.beam_pipeline_args]
     if options.target == "kubeflow":
-        resolvers.remove(spec)
+        edits.remove_resolvers(spec)
         for node in [node for node, _ in _containers(spec) if node.driver and len(node.path) == 1]:
-            input_states.insert(spec, node)
+            edits.insert_input_state(spec, node)
         for node in [node for node, _ in _containers(spec) if node.name == BASE_MODEL]:
-            input_states.insert_version(spec, node)
+            edits.insert_version(spec, node)
         _show_results(spec, options.classes)
         train_on_machines(spec, deploy, image)
     return write_job(job, pipeline.pipeline_info.pipeline_root, deploy, options, own)
@@ -140,12 +139,12 @@ def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOp
     if own and options.folder and deploy.project == "archive":
         users = [node for node, _ in _containers(spec) if node.name in own]
         exclude = (*options.exclude, *deploy.exclude)
-        own_project.ship(
+        edits.ship_project(
             users, Path(options.folder), exclude, root=folder_of(deploy.root or root), job_file=options.output
         )
     # After all other changes of the arguments, because it measures them.
     for node, _ in _containers(spec):
-        shorten(node, launcher=options.target == "kubeflow")
+        edits.shorten_parameters(node, launcher=options.target == "kubeflow")
     spec["defaultPipelineRoot"] = root
     platform = platform_spec([node for node, _ in _containers(spec)], deploy)
     vertex = deploy.on(options.target)
@@ -324,9 +323,9 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy, variables: Mapping[s
     Raises InfeedError if `deploy.resources` names a node that does not exist, or that runs in no container.
     """
     nodes = list(_containers(spec))
-    check_names(deploy, [node.name for node, _ in nodes if not input_states.is_inserted(node.name)])
+    check_names(deploy, [node.name for node, _ in nodes if not edits.is_inserted(node.name)])
     for node, container in nodes:
-        resources = input_states.resources_of(deploy, node.name)
+        resources = edits.resources_of(deploy, node.name)
         if limits := container_resources(resources):
             container["resources"] = limits
         reading = {disk.READING_VARIABLE: "direct"} if deploy.reading == "direct" else {}

@@ -18,7 +18,7 @@ from infeed.components.kubeflow.ui import PICTURES, of_evaluation, specs_of
 from infeed.components.trainer.options import OVERRIDES, TrainOptions
 from infeed.pipelines.cluster.compile.checks import check_config
 from infeed.pipelines.cluster.compile.compile import on_cluster
-from infeed.pipelines.cluster.compile.input_states import SUFFIX, VERSION, VERSIONS
+from infeed.pipelines.cluster.compile.edits import SUFFIX, VERSION, VERSIONS
 from infeed.pipelines.cluster.compile.kubeflow import (
     CompileOptions,
     parameter_defaults,

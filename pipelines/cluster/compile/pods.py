@@ -17,7 +17,7 @@ from typing import Any
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.message import present
 from infeed.components.kubeflow.training_job import NODE
-from infeed.pipelines.cluster.compile.input_states import resources_of
+from infeed.pipelines.cluster.compile.edits import resources_of
 from infeed.pipelines.cluster.job.compiled import Task
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import KeySource, Toleration, merged, node_affinity, pull_secrets

@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING, Any
 from infeed.components.base import schema, user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.message import FOLDERS
-from infeed.pipelines.cluster.compile import resolvers
-from infeed.pipelines.cluster.compile.backends import check_backend, version_of
-from infeed.pipelines.cluster.compile.checks import check_accelerators, check_stores, check_target
+from infeed.pipelines.cluster.compile import edits
+from infeed.pipelines.cluster.compile.checks import (
+    check_accelerators,
+    check_backend,
+    check_stores,
+    check_target,
+    version_of,
+)
 from infeed.pipelines.cluster.compile.compile import cluster_name
 from infeed.pipelines.cluster.compile.kubeflow import CompileOptions, compile_kubeflow
 from infeed.pipelines.cluster.job.compiled import Schema, Target
@@ -85,7 +90,7 @@ class KubeflowRunner:
         Raises InfeedError if a component requires the output of a resolver, and the platform runs no resolvers. Also
         raises it if the version `kfp` ignores or breaks a setting.
         """
-        empty = resolvers.empty_inputs(pipeline) if self.target == "kubeflow" else []
+        empty = edits.inputs_of_resolvers(pipeline) if self.target == "kubeflow" else []
         notes = [f"{one} stays empty, as in a first run, because Kubeflow's backend runs no resolvers" for one in empty]
         deploy = self._settings(pipeline)
         root, dropped = deploy.root or "", check_backend(deploy, version_of(self.kfp)) if self.kfp else ""

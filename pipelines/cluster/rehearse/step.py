@@ -19,11 +19,17 @@ from infeed.components.base.units import size
 from infeed.components.dataset import files
 from infeed.components.kubeflow import disk
 from infeed.pipelines.cluster.job.compiled import JOB, STEP, Spec, Task
-from infeed.pipelines.cluster.rehearse import backend, executor_io, launch
-from infeed.pipelines.cluster.rehearse.backend import Kfp
-from infeed.pipelines.cluster.rehearse.executor_io import Artifact, AttemptDir, TaskIO, TaskResult, View, fill_arguments
-from infeed.pipelines.cluster.rehearse.launch import Faults, Launcher, describe_exit, has_begun
-from infeed.pipelines.cluster.rehearse.launcher import Pod, pod_below
+from infeed.pipelines.cluster.rehearse import executor_io, launch
+from infeed.pipelines.cluster.rehearse.executor_io import (
+    Artifact,
+    AttemptDir,
+    Kfp,
+    TaskIO,
+    TaskResult,
+    View,
+    fill_arguments,
+)
+from infeed.pipelines.cluster.rehearse.launch import Faults, Launcher, Pod, describe_exit, has_begun, pod_below
 from infeed.pipelines.cluster.rehearse.store import Execution, Store
 from infeed.pipelines.console.nodes import NodeState
 
@@ -191,7 +197,7 @@ class _StepRunner:
         could = self._task.could_read_directly
         self._move(lambda: disk.check_inputs(places, disk.limit_of(self._env), where, direct=could))
         kfp = self._context.kfp
-        downloads_all = kfp is None or backend.since(kfp, "2.14")
+        downloads_all = kfp is None or executor_io.since(kfp, "2.14")
         with pod_below(self._context.pod(self._task), downloads_all=downloads_all) as pod:
             self._move(lambda: pod.download(inputs.artifacts))
             self._start(f"attempt {number}", self._container, inputs, planned, attempt_dir, pod, dies=dies)
@@ -227,7 +233,7 @@ class _StepRunner:
         """Run the command of the container or of its driver once."""
         message = executor_io.executor_input(inputs, outputs, self._task, attempt_dir, self._context.legacy)
         if kfp := self._context.kfp:
-            message = backend.handed(message, kfp, attempt_dir.logs, self._context.store.number)
+            message = executor_io.handed(message, kfp, attempt_dir.logs, self._context.store.number)
         view = executor_io.view(message, inputs, outputs, self._context.job, pod.path)
         places = [pod.path(artifact.uri) for artifact in outputs.values()]
         written = [spec["outputFile"] for spec in message["outputs"].get("parameters", {}).values()]
@@ -249,7 +255,7 @@ class _StepRunner:
         status = self._run(argv, env, (lambda: has_begun(places)) if dies else None)
         if logs:
             logs.write_bytes(log.read_bytes()[begun:])
-            self._move(lambda: pod.upload({backend.LOGS: [Artifact(backend.LOGS, {}, attempt_dir.logs)]}))
+            self._move(lambda: pod.upload({executor_io.LOGS: [Artifact(executor_io.LOGS, {}, attempt_dir.logs)]}))
         if dies:
             self._say(f"--- {_ON_PURPOSE}")
             raise _StepError(_ON_PURPOSE)

@@ -25,7 +25,6 @@ from kfp.client import auth
 from infeed.components.base.errors import InfeedError
 from infeed.components.seams import kfp as kfp_seam
 from infeed.pipelines.cluster.job.compiled import CompiledJob, Task, leaves
-from infeed.pipelines.cluster.submit.cron import sundays_as_0
 from infeed.pipelines.cluster.submit.run import (
     RunSchedule,
     RunState,
@@ -35,6 +34,7 @@ from infeed.pipelines.cluster.submit.run import (
     kubeflow_steps,
     last_words,
     starting,
+    sundays_as_0,
 )
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.console.terminal import command_line

@@ -31,6 +31,10 @@ _IMAGE = re.compile(
     r"|executable file not found|failed to pull|unexpected keyword argument|unrecognized arguments",
     re.IGNORECASE,
 )
+# Form of a field of a cron expression, and bounds of minute, hour, day, month and day of week.
+_FIELD = re.compile(r"[\w*/,-]+")
+_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+_TO_7 = re.compile(r"(?:(?P<first>\d)-)?7(?:/(?P<step>[1-9]))?")
 _KUBEFLOW_STATES = {
     "PENDING": NodeState.WAITING,
     "RUNNING": NodeState.RUNNING,
@@ -267,9 +271,44 @@ def _seconds(task: Any) -> float:
 def vertex_steps(names: Sequence[str], tasks: Iterable[Any]) -> tuple[NodeReport, ...]:
     """Return a report for each name, from `PipelineTaskDetail`s of google-cloud-aiplatform."""
     found = {task.task_name: task for task in tasks}
-    return tuple(_vertex_step(found[name]) if name in found else NodeReport(name) for name in names)
+    steps = []
+    for name in names:
+        if (task := found.get(name)) is None:
+            steps.append(NodeReport(name))
+            continue
+        state = _VERTEX_STATES.get(task.state.name, NodeState.RUNNING)
+        steps.append(NodeReport(name, state, _seconds(task), error=task.error.message or None))
+    return tuple(steps)
 
 
-def _vertex_step(task: Any) -> NodeReport:
-    state = _VERTEX_STATES.get(task.state.name, NodeState.RUNNING)
-    return NodeReport(task.task_name, state, _seconds(task), error=task.error.message or None)
+def check_cron(expression: str) -> str:
+    """Return a cron expression with single spaces.
+
+    Raises InfeedError if the expression does not have five fields, minute, hour, day, month and day of week, or a
+    number is out of range.
+    """
+    fields = expression.split()
+    fits = len(fields) == 5
+    for text, (least, most) in zip(fields, _BOUNDS, strict=False):
+        numbers = map(int, re.findall(r"(?<![/\w])\d+", text))  # a number after / is a step
+        fits = fits and bool(_FIELD.fullmatch(text)) and all(least <= number <= most for number in numbers)
+    if not fits:
+        what = f"{expression!r} is not a cron expression of five fields, each in its range"
+        do = "give minute, hour, day, month and day of week, for example '0 6 * * 1-5' for 6:00 on weekdays"
+        raise InfeedError(what, where="--cron", do=do)
+    return " ".join(fields)
+
+
+def sundays_as_0(expression: str) -> str:
+    """Return a cron expression of five fields whose days of the week are 0 to 6. Kubeflow's server accepts no 7."""
+    *fields, days = expression.split()
+    return " ".join((*fields, ",".join(map(_without_7, days.split(",")))))
+
+
+def _without_7(days: str) -> str:
+    """Return an item of the field, such as `5-7`, or if it contains day 7, its days: `5,6,0`."""
+    found = _TO_7.fullmatch(days)
+    if not found:
+        return days
+    numbers = range(int(found["first"] or 7), 8, int(found["step"] or 1))
+    return ",".join(dict.fromkeys(str(day % 7) for day in numbers))

@@ -1,4 +1,4 @@
-"""The entry point of a step: what TFX is given, what the launcher finds; `test_launcher_tfx` runs a whole pipeline."""
+"""The entry point of a step: what TFX is given, what the launcher finds; `test_launch_tfx` runs a whole pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Artifacts for Kubeflow's user interface; `test_launcher_tfx` sees them written by a pipeline."""
+"""Artifacts for Kubeflow's user interface; `test_launch_tfx` sees them written by a pipeline."""
 
 from __future__ import annotations
 

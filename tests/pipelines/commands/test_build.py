@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from infeed.pipelines.cli import main
+from infeed.pipelines.cluster.image import build as build_context
 from infeed.pipelines.cluster.image import build as build_settings
-from infeed.pipelines.cluster.image import context as build_context
-from infeed.pipelines.cluster.image.context import beam_sdk
+from infeed.pipelines.cluster.image.build import beam_sdk
 from infeed.pipelines.commands.new import create_project
 
 STEPS = "echo 'STEP 1/2: FROM debian'; echo 'STEP 2/2: RUN pip install --upgrade tfx'"

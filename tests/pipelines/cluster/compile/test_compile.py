@@ -29,8 +29,7 @@ from infeed.pipelines.cluster.compile import kubeflow
 from infeed.pipelines.cluster.compile.checks import check_config
 from infeed.pipelines.cluster.compile.compile import cluster_name, compile_config, local_places
 from infeed.pipelines.cluster.compile.kubeflow import CompileOptions
-from infeed.pipelines.cluster.job.compiled import CompiledJob, Parameter, leaves
-from infeed.pipelines.cluster.job.project import archive_beside
+from infeed.pipelines.cluster.job.compiled import CompiledJob, Parameter, archive_beside, leaves
 from infeed.pipelines.commands.new import create_project
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.deploy.options import Deploy, Resources

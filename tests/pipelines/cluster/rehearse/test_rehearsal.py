@@ -10,8 +10,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.pipelines.cluster.rehearse.launch import Faults
-from infeed.pipelines.cluster.rehearse.locations import PathMapping
-from infeed.pipelines.cluster.rehearse.rehearsal import RehearseOptions, rehearse
+from infeed.pipelines.cluster.rehearse.rehearsal import PathMapping, RehearseOptions, rehearse
 from infeed.pipelines.console.nodes import NodeState
 
 pytestmark = pytest.mark.slow

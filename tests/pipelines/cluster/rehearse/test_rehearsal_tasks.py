@@ -10,8 +10,7 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.components.engine.project_archive import VARIABLE, digest
 from infeed.pipelines.cluster.job.compiled import CompiledJob, read_tasks
-from infeed.pipelines.cluster.rehearse.locations import PathMapping
-from infeed.pipelines.cluster.rehearse.rehearsal import check_tasks
+from infeed.pipelines.cluster.rehearse.rehearsal import PathMapping, check_tasks
 from infeed.pipelines.cluster.rehearse.step import ENTRY_POINT
 
 RESOLVER = {"resolver": {"outputArtifactQueries": {}}}

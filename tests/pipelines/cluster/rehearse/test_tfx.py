@@ -1,7 +1,7 @@
 """Jobs that `infeed compile` makes of real TFX pipelines, rehearsed as a user does it.
 
 On this machine, or where INFEED_TEST_IMAGE names one inside the image of a new project: `make test-image` does that.
-`test_launcher_tfx` rehearses the template of tables on this machine, as a job for Kubeflow.
+`test_launch_tfx` rehearses the template of tables on this machine, as a job for Kubeflow.
 """
 
 from __future__ import annotations

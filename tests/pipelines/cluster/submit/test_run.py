@@ -2,11 +2,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from infeed.pipelines.cluster.submit.run import RunState, RunStatus, SubmissionOutcome, blames_image
+from infeed.components.base.errors import InfeedError
+from infeed.pipelines.cluster.job.compiled import Task
+from infeed.pipelines.cluster.submit.run import (
+    RunState,
+    RunStatus,
+    SubmissionOutcome,
+    blames_image,
+    check_cron,
+    kubeflow_steps,
+    sundays_as_0,
+)
 from infeed.pipelines.console.nodes import NodeReport, NodeState
 
 LOOK = {"log": "kubectl logs", "why": "kubectl get workflows"}
@@ -95,3 +107,83 @@ def test_a_warning_is_told_beside_the_rest() -> None:
     outcome = SubmissionOutcome(Started(warning="not listed under 'weekly'"), "finished")  # type: ignore[arg-type]
     assert text(outcome) == "finished\nnot listed under 'weekly'"
     assert outcome.as_json(IMAGES)["warning"] == "not listed under 'weekly'"
+
+
+@pytest.mark.parametrize("expression", ["0 6 * * 1-5", "*/15 0-6 1,15 * MON", "  0 6  * * *"])
+def test_five_fields_are_a_cron_expression(expression: str) -> None:
+    assert check_cron(expression).split() == expression.split()
+
+
+@pytest.mark.parametrize(
+    "expression", ["", "0 6 * *", "0 0 6 * * *", "0 6 * * ;", "@daily", "0 25 * * *", "0 6 0 * 1-9"]
+)
+def test_anything_else_is_refused(expression: str) -> None:
+    with pytest.raises(InfeedError) as error:
+        check_cron(expression)
+    assert error.value.where == "--cron"
+
+
+@pytest.mark.parametrize(
+    ("days", "without_7"),
+    [
+        ("7", "0"), ("1-7", "1,2,3,4,5,6,0"), ("5-7,2", "5,6,0,2"), ("1-7/3", "1,4,0"), ("0-7", "0,1,2,3,4,5,6"),
+        ("2,7", "2,0"), ("*", "*"), ("*/7", "*/7"), ("1-5", "1-5"), ("MON-FRI", "MON-FRI"),
+    ],
+)  # fmt: skip
+def test_sunday_is_day_0_for_kubeflow_and_other_fields_stay(days: str, without_7: str) -> None:
+    assert sundays_as_0(f"7 7 7 7 {days}") == f"7 7 7 7 {without_7}"
+
+
+NOON = datetime(2025, 3, 1, 12, tzinfo=timezone.utc)
+NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def task(name: str, state: str | None, **fields: object) -> SimpleNamespace:
+    """What kfp makes of a `V2beta1PipelineTaskDetail`."""
+    given = {"start_time": NOON, "end_time": NOON + timedelta(seconds=30), "error": None, **fields}
+    return SimpleNamespace(display_name=name, state=state, **given)
+
+
+def step(*tasks: SimpleNamespace) -> NodeReport:
+    [found] = kubeflow_steps([Task(("Trainer",), "Trainer", {}, component={}, executor={"container": {}})], tasks)
+    return found
+
+
+def test_a_step_waits_until_its_driver_is_there_and_runs_while_the_driver_does() -> None:
+    assert step(task("root", "RUNNING")).state is NodeState.WAITING
+    assert step(task("Trainer-driver", "RUNNING")).state is NodeState.RUNNING
+    assert step(task("Trainer-driver", "SUCCEEDED")).state is NodeState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("own", "state"),
+    [
+        ("PENDING", NodeState.WAITING),
+        ("RUNNING", NodeState.RUNNING),
+        ("SUCCEEDED", NodeState.DONE),
+        ("SKIPPED", NodeState.SKIPPED),
+        ("FAILED", NodeState.FAILED),
+        ("RUNTIME_STATE_UNSPECIFIED", NodeState.WAITING),  # "Omitted" to Argo: something before it failed
+        (None, NodeState.WAITING),
+    ],
+)
+def test_then_it_is_in_the_state_of_its_node(own: str | None, state: NodeState) -> None:
+    assert step(task("Trainer-driver", "SUCCEEDED"), task("Trainer", own)).state is state
+
+
+def test_a_driver_that_fails_is_the_failure_of_its_step() -> None:
+    assert step(task("Trainer-driver", "FAILED"), task("Trainer", None)).state is NodeState.FAILED
+
+
+def test_an_error_is_told_where_the_server_has_one() -> None:
+    assert (
+        step(task("Trainer", "FAILED", error=SimpleNamespace(message="no such artifact"))).error == "no such artifact"
+    )
+    assert step(task("Trainer", "FAILED")).error is None
+
+
+def test_seconds_are_counted_from_the_start_to_the_end_or_to_now() -> None:
+    now = datetime.now(timezone.utc)
+    assert step(task("Trainer", "SUCCEEDED")).seconds == 30
+    assert step(task("Trainer", "RUNNING", start_time=now - timedelta(seconds=10), end_time=NEVER)).seconds >= 10
+    assert step(task("Trainer", "PENDING", start_time=NEVER, end_time=NEVER)).seconds == 0

@@ -8,7 +8,7 @@ import pytest
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.message import pack
-from infeed.pipelines.cluster.rehearse.locations import Locations, PathMapping
+from infeed.pipelines.cluster.rehearse.rehearsal import Locations, PathMapping
 
 
 def mapped(text: str, *maps: str) -> object:

@@ -5,11 +5,11 @@ import zipfile
 import pytest
 
 from infeed.components import InfeedError
-from infeed.pipelines.cluster.image import context as build_wheel
+from infeed.pipelines.cluster.image import build
 
 AGAIN = """
 import pathlib, sys
-from infeed.pipelines.cluster.image.context import package_wheel
+from infeed.pipelines.cluster.image.build import package_wheel
 package_wheel(pathlib.Path(sys.argv[1]))
 """
 
@@ -24,7 +24,7 @@ def test_installed_from_a_wheel_the_image_gets_just_those_files(tmp_path):
     first, site, second = (tmp_path / name for name in ("first", "site", "second"))
     first.mkdir()
     second.mkdir()
-    original = build_wheel.package_wheel(first)
+    original = build.package_wheel(first)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, original]
     subprocess.run(pip, check=True)
     subprocess.run([sys.executable, "-c", AGAIN, second], check=True, env={"PYTHONPATH": str(site)}, cwd=tmp_path)
@@ -38,7 +38,7 @@ def test_installed_from_a_wheel_the_image_gets_just_those_files(tmp_path):
 
 @pytest.mark.slow
 def test_the_wheel_of_a_source_tree_that_cannot_be_built(tmp_path, monkeypatch):
-    monkeypatch.setattr(build_wheel, "_SOURCES", ("setup.py",))
+    monkeypatch.setattr(build, "_SOURCES", ("setup.py",))
     (tmp_path / "setup.py").write_text("import nothing_of_that_name")
     with pytest.raises(InfeedError, match=r"building the package failed(.|\n)*nothing_of_that_name"):
-        build_wheel._from_source(tmp_path, tmp_path / "wheel")
+        build._from_source(tmp_path, tmp_path / "wheel")
