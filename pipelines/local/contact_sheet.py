@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 from PIL import Image, ImageDraw
+from PIL.Image import Resampling
 
 from infeed.components.dataset import files
 from infeed.components.dataset.decode import Example
@@ -21,14 +22,10 @@ def picture_of(example: Example) -> Image.Image | None:
 
     If the value cannot be decoded, return a placeholder: an image whose `format` is None.
     """
-    for feature in example.features.values():
-        for value in feature.values:
-            if isinstance(value, bytes) and value.startswith(_MAGIC):
-                return _decoded(value)
-    return None
-
-
-def _decoded(value: bytes) -> Image.Image:
+    values = (value for feature in example.features.values() for value in feature.values)
+    value = next((one for one in values if isinstance(one, bytes) and one.startswith(_MAGIC)), None)
+    if value is None:
+        return None
     try:
         picture = Image.open(io.BytesIO(value), formats=("PNG", "JPEG"))
         picture.load()
@@ -63,9 +60,8 @@ def draw_sheet(examples: Sequence[Example], path: str) -> int:
 def _fit(picture: Image.Image) -> Image.Image:
     """Scale an image to its cell. Enlarge small images without smoothing, so that their pixels stay visible."""
     scale = _CELL / max(picture.size)
-    size = tuple(max(1, round(side * scale)) for side in picture.size)
-    resampling = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
-    return picture.convert("RGB").resize((size[0], size[1]), resampling)
+    size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
+    return picture.convert("RGB").resize(size, Resampling.NEAREST if scale > 1 else Resampling.BILINEAR)
 
 
 def _label(example: Example) -> str:

@@ -103,8 +103,17 @@ def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature
     taken = [one for one in features if not isinstance(one, Label) and one.output_name != options.feed.weight]
     taken.sort(key=lambda feature: feature.output_name)
     inputs = {feature.output_name: _spec(feature, options, survey) for feature in taken}
-    labels = _labels(options, survey)
-    zeros = {name: _zeros(one) for name, one in labels.items()}
+    # The only output has the name "".
+    labels = {"": OutputSpec(options.task, () if options.task == "regression" else tuple(survey.classes))}
+    if not isinstance(options.label, str):
+        assert isinstance(survey, TableSurvey), "images have one label"
+        labels = {one.column.name: OutputSpec(one.task, one.classes) for one in survey.labels}
+    zeros = {
+        name: tf.zeros([_ROWS, len(one.classes)], tf.float32)
+        if one.task == "multilabel"
+        else tf.zeros([_ROWS], tf.int64 if one.classes else tf.float32)
+        for name, one in labels.items()
+    }
     model_inputs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype, name) for name, spec in inputs.items()}
     spec = ModelSpec.of(model_inputs, labels, _vocabulary_sizes(features, survey), options.hparams)
     try:
@@ -130,21 +139,6 @@ def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature
             what = f"it is unknown whether the model's output{f' {name!r}' if name else ''} is probabilities, which"
             do = "end it in a softmax, or compile it with a cross-entropy with from_logits=True"
             raise InfeedError(f"{what} Evaluator measures", where=options.model_fn, do=do)
-
-
-def _labels(options: TrainOptions, survey: Survey) -> dict[str, OutputSpec]:
-    """Return the label of each output. The only output has the name ""."""
-    if isinstance(options.label, str):
-        classes = () if options.task == "regression" else survey.classes
-        return {"": OutputSpec(options.task, tuple(classes))}
-    assert isinstance(survey, TableSurvey), "images have one label"
-    return {one.column.name: OutputSpec(one.task, one.classes) for one in survey.labels}
-
-
-def _zeros(label: OutputSpec) -> tf.Tensor:
-    if label.task == "multilabel":
-        return tf.zeros([_ROWS, len(label.classes)], tf.float32)
-    return tf.zeros([_ROWS], tf.int64 if label.classes else tf.float32)
 
 
 def _spec(feature: Feature, options: TrainOptions, survey: Survey) -> tf.TensorSpec:

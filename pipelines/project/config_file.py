@@ -194,22 +194,18 @@ def read_project(name_or_path: str) -> Project:
         plain = read_yaml(path)
         if not isinstance(plain, dict):
             raise InfeedError("the file has no settings", do="copy the config.yaml of a template")
-        settings = schema.read(Settings, _with_reader(plain), "")
+        source = plain.get("source")
+        if isinstance(source, str) and ":" in source:  # a function that returns the rows
+            if "data" in plain:
+                do = "leave out data, or set source to its format"
+                what = "data is set together with a function that returns the rows"
+                raise InfeedError(what, where="data", do=do)
+            plain |= {"source": "reader", "data": source}
+        settings = schema.read(Settings, plain, "")
     except InfeedError as error:
         where = f"{path}, {error.where}" if error.where else str(path)
         raise InfeedError(error.what, where=where, do=error.do) from error
     return Project(settings.name or name, path.parent, package, settings)
-
-
-def _with_reader(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """For `source: module:function`, return the settings with the function as data and the format `reader`."""
-    source = plain.get("source")
-    if not isinstance(source, str) or ":" not in source:
-        return plain
-    if "data" in plain:
-        do = "leave out data, or set source to its format"
-        raise InfeedError("data is set together with a function that returns the rows", where="data", do=do)
-    return {**plain, "source": "reader", "data": source}
 
 
 def read_yaml(path: Path) -> Any:

@@ -56,22 +56,15 @@ def find_leaks(rows: Mapping[str, Cells], labels: Mapping[str, Task], times: Col
     others = {name: cells for name, cells in rows.items() if name not in labels}
     for label, task in labels.items():
         for target in targets_of(label, rows[label], task):
-            for name, leak in _leaks_of(target, others, task, times):
-                found.setdefault(name, []).append(replace(leak, label=label) if len(labels) > 1 else leak)
+            labeled = np.flatnonzero(target.present)
+            if target.is_list or len(labeled) < _LEAST_ROWS:
+                continue
+            judge = (_Quantity if task == "regression" else _Classes)(target.take(labeled))
+            for name, cells in others.items():
+                column = CodedColumn(name, cells.take(labeled), name in times)
+                if column.present.any() and (leak := judge.leak_of(column)):
+                    found.setdefault(name, []).append(replace(leak, label=label) if len(labels) > 1 else leak)
     return {name: surest for name, leaks in found.items() if (surest := _surest(leaks))}
-
-
-def _leaks_of(
-    target: CodedColumn, rows: Mapping[str, Cells], task: Task, times: Collection[str]
-) -> Iterator[tuple[str, Leak]]:
-    labeled = np.flatnonzero(target.present)
-    if target.is_list or len(labeled) < _LEAST_ROWS:
-        return
-    judge = (_Quantity if task == "regression" else _Classes)(target.take(labeled))
-    for name, cells in rows.items():
-        column = CodedColumn(name, cells.take(labeled), name in times)
-        if column.present.any() and (leak := judge.leak_of(column)):
-            yield name, leak
 
 
 class _Classes:

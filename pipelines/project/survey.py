@@ -228,9 +228,8 @@ def _divided_by(column: ColumnSurvey, rule: SplitBy | None) -> ColumnSurvey:
     if isinstance(rule, ByName) and rule.column == column.name:
         return replace(column, features=(), useless="it names the split of each row", advice="")
     if isinstance(rule, ByColumns) and rule.columns == (column.name,):
-        return replace(
-            column, features=(), useless="rows are split by it, so its values differ between splits", advice=""
-        )
+        why = "rows are split by it, so its values differ between splits"
+        return replace(column, features=(), useless=why, advice="")
     return column
 
 
@@ -268,7 +267,12 @@ def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = 
     check_named(IMAGE_COLUMNS, options)
     options = with_label(options, [LABEL_OF_PICTURES], "label")
     layout = find_layout(path, options)
-    readable = _sized(layout.images, options)
+    bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
+    small = folders.bounded(layout.images, options.max_row_mb, bad_rows)
+    sizes = ((image, _size_or_none(image.path, options, bad_rows)) for image in small)
+    readable = [(image, size) for image, size in sizes if size]
+    if not readable:
+        check_any_good(bad_rows.take())
     rejected = layout.rejected + len(layout.images) - len(readable)
     sized = _filtered(readable, options)
     layout = replace(layout, images=tuple(image for image, _ in sized))
@@ -277,8 +281,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = 
     counts = Counter(image.text for image, _ in sized if image.text is not None)
     if len(counts) < 2:
         raise InfeedError(f"there is only one class: {min(counts)!r}", where=path, do="use at least two classes")
-    sizes = Counter(size for _, size in sized)
-    (height, width, channels), most = sizes.most_common(1)[0]
+    [((height, width, channels), most)] = Counter(size for _, size in sized).most_common(1)
     return ImageSurvey(
         layout=layout,
         classes=tuple(sorted(counts)),
@@ -312,17 +315,6 @@ def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]
     }
     kept = passes(pa.RecordBatch.from_pydict(columns), options.filter)
     return [one for one, passed in zip(sized, kept.to_pylist(), strict=True) if passed]
-
-
-def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[Sized]:
-    """Return the images with their sizes, without rejected ones. Raise InfeedError if all are rejected."""
-    bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
-    small = folders.bounded(images, options.max_row_mb, bad_rows)
-    sizes = ((image, _size_or_none(image.path, options, bad_rows)) for image in small)
-    sized = [(image, size) for image, size in sizes if size]
-    if not sized:
-        check_any_good(bad_rows.take())
-    return sized
 
 
 def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple[int, int, int] | None:

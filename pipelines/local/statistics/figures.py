@@ -222,26 +222,19 @@ def changes_table(changes: Sequence[ColumnChange]) -> Table:
     for change in changes:
         missing = ["" if share is None else percent(share) for share in about(change)["missing"]]
         problem = Text(change.problem or "same", style="bold red" if change.problem else "dim")
-        for distance, allowed, measure in _rows_of(change):
-            table.add_row(Text(one_line(change.name)), problem, distance, allowed, *missing, Text(measure))
+        # A row for each difference that exceeds its limit, or else for the values.
+        beyond = [one for one in change.differences if one.exceeds]
+        rows = [
+            (one.distance, f"{one.threshold:g}", f"{one.measure.replace('_', ' ')}: {one.change}") for one in beyond
+        ]
+        if change.values_differ or not beyond:
+            most = "" if change.most is None else f", most of {label(change.most)}"
+            limit = f"{change.threshold:g}" if change.measure else ""
+            rows.insert(0, (change.distance, limit, f"{change.measure or ''}{most}"))
+        for distance, allowed, measure in rows:
+            shown_distance = "" if distance is None else f"{distance:.4f}"
+            table.add_row(Text(one_line(change.name)), problem, shown_distance, allowed, *missing, Text(measure))
     return table
-
-
-def _rows_of(change: ColumnChange) -> list[tuple[str, str, str]]:
-    """Return (distance, limit, measure) of each difference that exceeds its limit, or else of the values."""
-    rows = []
-    beyond = [one for one in change.differences if one.exceeds]
-    if change.values_differ or not beyond:
-        most = "" if change.most is None else f", most of {label(change.most)}"
-        limit = f"{change.threshold:g}" if change.measure else ""
-        rows.append((_distance(change.distance), limit, f"{change.measure or ''}{most}"))
-    words = (f"{one.measure.replace('_', ' ')}: {one.change}" for one in beyond)
-    limits = ((_distance(one.distance), f"{one.threshold:g}") for one in beyond)
-    return rows + [(*limit, word) for limit, word in zip(limits, words, strict=True)]
-
-
-def _distance(distance: float | None) -> str:
-    return "" if distance is None else f"{distance:.4f}"
 
 
 def verdict(changes: Sequence[ColumnChange]) -> str:

@@ -179,37 +179,28 @@ def _facts(one: Figures) -> dict[str, str]:
 
 def split_page(title: str, split: str, columns: Columns) -> str:
     """Render the page of one split, with a card per column in order of the names."""
-    cards = [
-        Card(name, column.type, {split: Figures.of(column)}, chart_of([column])) for name, column in columns.items()
-    ]
-    return _render(title, [split], _rows([columns]), cards, "")
+    cards = [Card(name, one.type, {split: Figures.of(one)}, chart_of([one])) for name, one in columns.items()]
+    return _render(title, {split: columns}, cards, "")
 
 
 def comparison_page(title: str, sides: Mapping[str, Columns], changes: Sequence[ColumnChange]) -> str:
     """Render the comparison of two sides. The columns that differ most come first."""
-    cards = [_card(list(sides), change) for change in sorted(changes, key=_order)]
-    return _render(title, list(sides), _rows(sides.values()), cards, verdict(changes))
+
+    def order(change: ColumnChange) -> tuple[bool, float, str]:
+        both = [(change.distance, change.threshold), *((one.distance, one.threshold) for one in change.differences)]
+        excess = max((distance - limit for distance, limit in both if distance is not None), default=0.0)
+        return not change.problem, -(excess if change.measure else 1.0), change.name
+
+    cards = []
+    for change in sorted(changes, key=order):
+        both = {title: side for title, side in zip(sides, (change.before, change.after), strict=True) if side}
+        figures = {title: Figures.of(side) for title, side in both.items()}
+        found = list(both.values())
+        cards.append(Card(change.name, found[-1].type, figures, chart_of(found), change))
+    return _render(title, sides, cards, verdict(changes))
 
 
-def _card(titles: Sequence[str], change: ColumnChange) -> Card:
-    both = {title: side for title, side in zip(titles, (change.before, change.after), strict=True) if side}
-    sides = list(both.values())
-    figures = {title: Figures.of(side) for title, side in both.items()}
-    return Card(change.name, sides[-1].type, figures, chart_of(sides), change)
-
-
-def _order(change: ColumnChange) -> tuple[bool, float, str]:
-    distances = [(change.distance, change.threshold), *((one.distance, one.threshold) for one in change.differences)]
-    excess = max((distance - limit for distance, limit in distances if distance is not None), default=0.0)
-    return not change.problem, -(excess if change.measure else 1.0), change.name
-
-
-def _rows(sides: Iterable[Columns]) -> list[int]:
-    return [next((column.rows for column in columns.values()), 0) for columns in sides]
-
-
-def _render(title: str, titles: Sequence[str], rows: Sequence[int], cards: Sequence[Card], outcome: str) -> str:
-    sides = list(zip(titles, rows, strict=True))
-    return render(
-        "infeed.pipelines.local.statistics", "page.html.j2", title=title, sides=sides, cards=cards, outcome=outcome
-    )
+def _render(title: str, columns: Mapping[str, Columns], cards: Sequence[Card], outcome: str) -> str:
+    sides = [(name, next((column.rows for column in of.values()), 0)) for name, of in columns.items()]
+    package = "infeed.pipelines.local.statistics"
+    return render(package, "page.html.j2", title=title, sides=sides, cards=cards, outcome=outcome)
