@@ -141,7 +141,11 @@ def evaluate(
     try:
         plan_of(evaluation.config)
     except BeyondError:
-        _check_before_tfx(eval_config, evaluation, folders, cluster)
+        # Check the labels if metrics are about single classes, because TFX's executor gives an obscure error.
+        if any(spec.HasField("binarize") or spec.HasField("aggregate") for spec in eval_config.metrics_specs):
+            labeled = record_ranges(folders, counting(cluster))
+            with suppress(BeyondError), _engine("checks the labels of", labeled, cluster) as engine:
+                check_classes(evaluation, labeled, engine)
         raise
     ranges = record_ranges(folders, counting(cluster))
     if not ranges:
@@ -178,16 +182,6 @@ def _engine(does: str, ranges: Sequence[ShardRange], cluster: Cluster | None) ->
     return choose(model_work(does, ranges, limits.EVALUATE_BYTES, imports), cluster)
 
 
-def _check_before_tfx(
-    eval_config: Any, evaluation: Evaluation, folders: Sequence[str], cluster: Cluster | None
-) -> None:
-    """Check the labels if metrics are about single classes, because TFX's executor gives an obscure error."""
-    if any(spec.HasField("binarize") or spec.HasField("aggregate") for spec in eval_config.metrics_specs):
-        ranges = record_ranges(folders, counting(cluster))
-        with suppress(BeyondError), _engine("checks the labels of", ranges, cluster) as engine:
-            check_classes(evaluation, ranges, engine)
-
-
 def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Collected]) -> ModelFindings:
     (report, found), model = given, models[0]
     assert found.sample, "a report requires rows"
@@ -205,8 +199,12 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: Model
         is_number = np.ndim(value) == 0 and isinstance(value, (Number, np.ndarray))
         if is_number:
             numbers[key] = float(value)
-    of_models = [key for key in numbers if not key.is_diff and key.model_name != tfma.BASELINE_KEY]
-    of_models = [key for key in of_models if not report.metrics or _is_shown(key, report)]
+    of_models = [
+        key
+        for key in numbers
+        if not (key.is_diff or key.model_name == tfma.BASELINE_KEY)
+        and (not report.metrics or (key.name in report.metrics and key.output_name in ("", report.output)))
+    ]
     for key in sorted(of_models, key=lambda key: key not in thresholds and key.make_diff_key() not in thresholds):
         limits = [one for of in (key, key.make_diff_key()) for _, one in thresholds.get(of, ())]
         name = f"{key.output_name}: {key.name}" if key.output_name not in ("", report.output) else key.name
@@ -217,10 +215,6 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: Model
             name += f" ({key.sub_key})" if number is None else f" of {report.name_of(number)}"
         baseline = numbers.get(key.make_baseline_key(tfma.BASELINE_KEY))
         yield MetricLine(name, numbers[key], baseline, "; ".join(filter(None, map(_limit, limits))))
-
-
-def _is_shown(key: Any, report: ModelReport) -> bool:
-    return key.name in report.metrics and key.output_name in ("", report.output)
 
 
 def _limit(threshold: Any) -> str:

@@ -171,7 +171,7 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
         answers = [model.answer(batch, predict=bool(outputs)) for model in models]
         # Check the first batch only, because labels and outputs of a model have the same form in all batches.
         if not found.rows:
-            _check_columns(specs, batch, answers, evaluation.known)
+            check_columns(specs, batch, answers, evaluation.known)
             _check_labels(models, batch, answers)
         observed = {
             model.spec.name: model.observe(batch, answer, outputs)
@@ -201,9 +201,10 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
     return found
 
 
-def _check_columns(
+def check_columns(
     specs: Sequence[SliceSpec], batch: Batch, answers: Sequence[ModelAnswer], known: Collection[str]
 ) -> None:
+    """Raise InfeedError for a slice of a column that neither the data nor a model has. `known` is empty if unknown."""
     there = {*batch.columns, *known, *(name for answer in answers for name in answer.features)}
     if known:
         check_known((name for spec in specs for name in spec.names), sorted(there), _SLICES, "column")

@@ -128,10 +128,12 @@ class EvaluatedModel:
         if not isinstance(weights, str) and (weights.shape[1] != 1 or weights.dtype.kind not in "iuf"):
             raise BeyondError("a row has several weights, or none that is a number")
         only = None if isinstance(weights, str) else weights[:, 0]
-        found = {
-            name: Observed(len(batch.records), self._labels(batch, answer, name), self._predictions(answer, name), only)
-            for name in outputs
-        }
+        found: dict[str, Observed] = {}
+        for name in outputs:
+            labels = self._column(batch, answer, "label_key", self.label_of(name))
+            if labels.dtype.kind not in "iufb":
+                raise BeyondError(f"the labels in {self.label_of(name)!r} are text")
+            found[name] = Observed(len(batch.records), labels, self._predictions(answer, name), only)
         return replace(found.pop("", Observed(len(batch.records), None, None, only)), outputs=found)
 
     @property
@@ -149,13 +151,6 @@ class EvaluatedModel:
             do = f"set it in label_keys, and name the outputs in metrics_specs.output_names: {', '.join(self.labels)}"
         raise InfeedError(f"the eval config names no label{of}", where="eval_config.model_specs.label_key", do=do)
 
-    def _labels(self, batch: Batch, answer: ModelAnswer, output: str) -> Array:
-        name = self.label_of(output)
-        labels = self._column(batch, answer, "label_key", name)
-        if labels.dtype.kind not in "iufb":
-            raise BeyondError(f"the labels in {name!r} are text")
-        return labels
-
     def _column(self, batch: Batch, answer: ModelAnswer, option: str, name: str = "") -> Array:
         """Return a column as [rows, n], from the transformed features or else from the examples."""
         name = name or getattr(self.spec, option)
@@ -165,7 +160,14 @@ class EvaluatedModel:
             there = ", ".join(sorted({*answer.features, *batch.columns}))
             what = f"there is no column {name!r} in the examples or the outputs of {self._called}"
             raise InfeedError(what, where=f"eval_config.model_specs.{option}", do=f"use one of {there}")
-        return _dense_column(batch, name)
+        lists = batch.columns[name]
+        counts = item_counts(lists)
+        if (counts != counts[0]).any() or not counts[0]:
+            row = int(np.argmin(counts))
+            what = f"column {name!r} has {counts[row]} values here, but up to {counts.max()} elsewhere"
+            do = "fill the missing values, or use another column in eval_config.model_specs"
+            raise InfeedError(what, where=batch.where(row), do=do)
+        return flat_values(lists).reshape(len(counts), counts[0])
 
     def _predictions(self, answer: ModelAnswer, output: str = "") -> Array:
         outputs = of_output(answer.outputs, output)
@@ -201,15 +203,3 @@ def feature_values(batch: Batch, answers: Sequence[ModelAnswer], name: str) -> V
         return None
     lists = batch.columns[name]
     return Values(np.repeat(np.arange(len(batch.records)), item_counts(lists)), flat_values(lists))
-
-
-def _dense_column(batch: Batch, name: str) -> Array:
-    """Return a column as [rows, n]. Raise InfeedError if the rows have different numbers of values."""
-    lists = batch.columns[name]
-    counts = item_counts(lists)
-    if (counts != counts[0]).any() or not counts[0]:
-        row = int(np.argmin(counts))
-        what = f"column {name!r} has {counts[row]} values here, but up to {counts.max()} elsewhere"
-        do = "fill the missing values, or use another column in eval_config.model_specs"
-        raise InfeedError(what, where=batch.where(row), do=do)
-    return flat_values(lists).reshape(len(counts), counts[0])

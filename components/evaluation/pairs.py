@@ -158,14 +158,10 @@ def _chosen(pairs: Pairs, sub_key: Any) -> Pairs:
         raise BeyondError(f"metrics are about {sub_key}")
     if classes < k:
         raise ValueError(f"the {k} most likely classes are requested, but the model has {classes} classes")
-    labels = pairs.labels if sub_key.k is None else dense_labels(pairs)
-    return replace(pairs, **_by_tfma(labels, pairs.predictions, sub_key))
-
-
-def _by_tfma(labels: Array, predictions: Array, sub_key: Any) -> dict[str, Array]:
-    """Return labels and predictions as TFMA selects them, because its versions rank ties and NaN differently."""
     from tensorflow_model_analysis.metrics import metric_types, metric_util
 
-    rows = metric_types.StandardMetricInputs(labels=labels, predictions=predictions, example_weights=np.ones(1))
+    # TFMA selects, because its versions rank ties and NaN differently.
+    given = pairs.labels if sub_key.k is None else dense_labels(pairs)
+    rows = metric_types.StandardMetricInputs(labels=given, predictions=pairs.predictions, example_weights=np.ones(1))
     [chosen] = metric_util.to_label_prediction_example_weight(rows, sub_key=sub_key, flatten=False, squeeze=False)
-    return {"labels": chosen[0], "predictions": chosen[1]}
+    return replace(pairs, labels=chosen[0], predictions=chosen[1])

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import counted, percent
-from infeed.components.evaluation.predictions.options import OutputFormat, PredictOptions
+from infeed.components.evaluation.predictions.layout import OutputFormat, PredictOptions
 from infeed.pipelines.commands.options import source_options
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
 from infeed.pipelines.console.paths import InputPath, OutputPath

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.evaluation.predictions.options import PredictOptions
+from infeed.components.evaluation.predictions.layout import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
 from infeed.components.evaluation.predictor import (
     UNKNOWN,

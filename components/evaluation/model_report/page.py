@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -16,7 +16,7 @@ from infeed.components.base.drawing import notebook_frame, render
 from infeed.components.base.units import significant
 from infeed.components.dataset import files
 from infeed.components.evaluation.model_report import plots
-from infeed.components.evaluation.model_report.clusters import ClassOfSets, classes_of, scores_of_sets
+from infeed.components.evaluation.model_report.clusters import classes_of, scores_of_sets
 from infeed.components.evaluation.model_report.collected import BINS, SAMPLE, calibration_error
 from infeed.components.evaluation.model_report.findings import ModelFindings, likely_confusions
 from infeed.components.evaluation.model_report.importance import REPEATS
@@ -141,6 +141,8 @@ class ModelPage:
     def to_html(self) -> str:
         """Return a self-contained HTML page, without scripts or network access."""
         found = self.findings
+        are_sets = found.report.task == "multilabel"
+        classes = islice(classes_of(found.sums.sets, found.report), _CLASSES_SHOWN) if are_sets else ()
         return render(
             "infeed.components.evaluation.model_report",
             "model_report.html.j2",
@@ -151,7 +153,7 @@ class ModelPage:
             in_words=self.in_words,
             metrics=self._metric_rows(),
             matrix=self._matrix(),
-            classes=self._classes(),
+            classes=[(one, bounds_of(one.interval) if one.interval else "") for one in classes],
             confusions=likely_confusions(found),
             calibration_error=calibration_error(found.sums.bins) if found.report.task != "regression" else None,
             drawn=self._plots(),
@@ -165,18 +167,14 @@ class ModelPage:
     @property
     def headline(self) -> str:
         """Return the decisive metric, its interval, and the score of a guess, after the output if there are several."""
-        output = self.findings.report.output
-        return f"{output}: {self._score}" if output else self._score
-
-    @property
-    def _score(self) -> str:
-        scores, name = self.scores, judged(self.findings.report)
-        if scores is None or name not in scores.metrics:
-            return self.in_words
-        guess = scores.guesses.get(name)
-        than = f"; {guess.by} scores {significant(guess.value)}" if guess else ""
-        value = with_interval(name, scores.metrics[name], scores.intervals.get(name))
-        return f"{titled(name)} {value} on {units.counted(scores.rows, f'{scores.split} row')}{than}."
+        scores, name, output = self.scores, judged(self.findings.report), self.findings.report.output
+        score = self.in_words
+        if scores and name in scores.metrics:
+            guess = scores.guesses.get(name)
+            than = f"; {guess.by} scores {significant(guess.value)}" if guess else ""
+            value = with_interval(name, scores.metrics[name], scores.intervals.get(name))
+            score = f"{titled(name)} {value} on {units.counted(scores.rows, f'{scores.split} row')}{than}."
+        return f"{output}: {score}" if output else score
 
     def _metric_rows(self) -> list[MetricRow]:
         """Return the rows of the table of metrics as in the terminal: the root of a mean square comes first.
@@ -187,23 +185,12 @@ class ModelPage:
         if (mse := lines.get("mse")) and self.scores and "rmse" in self.scores.metrics:
             root = None if mse.baseline is None else math.sqrt(mse.baseline)
             lines = {"rmse": MetricLine("rmse", math.sqrt(mse.value), root), **lines}
-        lines |= {line.name: line for line in self._macro_lines()}
-        return [MetricRow.of(line, self.scores) for line in lines.values()]
-
-    def _macro_lines(self) -> Iterator[MetricLine]:
         baseline = self.findings.baseline
         of_baseline = scores_of_sets(baseline.sets) if baseline and np.ndim(baseline.sets) else {}
         for name, value in (self.scores.metrics if self.scores else {}).items():
             if name.startswith("macro_"):
-                yield MetricLine(name, value, float(of_baseline[name]) if name in of_baseline else None)
-
-    def _classes(self) -> list[tuple[ClassOfSets, str]]:
-        """Return the classes of sets with the most errors, each with its interval as text."""
-        found = self.findings
-        if found.report.task != "multilabel":
-            return []
-        shown = islice(classes_of(found.sums.sets, found.report), _CLASSES_SHOWN)
-        return [(one, bounds_of(one.interval) if one.interval else "") for one in shown]
+                lines[name] = MetricLine(name, value, float(of_baseline[name]) if name in of_baseline else None)
+        return [MetricRow.of(line, self.scores) for line in lines.values()]
 
     @property
     def in_words(self) -> str:

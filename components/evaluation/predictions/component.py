@@ -20,7 +20,7 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.engine.executor import Artifacts, EngineExecutor, unread_format
-from infeed.components.evaluation.predictions.options import OutputFormat, PredictOptions
+from infeed.components.evaluation.predictions.layout import OutputFormat, PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
 
 EXAMPLES, MODEL, MODEL_BLESSING = "examples", "model", "model_blessing"

@@ -8,27 +8,31 @@ from __future__ import annotations
 import hashlib
 import logging
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import parquet
 
 from infeed.components.base import limits, progress
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset import files, names
+from infeed.components.dataset import files
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.ranges import ShardRange
-from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.engine.choice import ChosenMap, Cluster, choose
 from infeed.components.engine.engine import WithSetUp
 from infeed.components.evaluation.batches import Batch, batches_of, input_shards, known_columns, root_of
-from infeed.components.evaluation.predictions.layout import AnswerColumns, check_names
-from infeed.components.evaluation.predictions.options import PredictOptions
+from infeed.components.evaluation.predictions.layout import (
+    Answer,
+    AnswerColumns,
+    OutputFiles,
+    PredictOptions,
+    check_names,
+    log_files,
+    parquet_files,
+    records_of,
+)
 from infeed.components.evaluation.predictor import (
     Arrays,
     Predictor,
@@ -39,9 +43,6 @@ from infeed.components.evaluation.predictor import (
     model_work,
 )
 
-_GROUP_ROWS, _GROUP_BYTES = 1 << 16, 64 << 20  # limits of a row group of Parquet
-# Fields of a TensorProto for numbers without a protobuf type.
-_STORED_AS: Mapping[str, Any] = {"half_val": np.uint16, "scomplex_val": np.float32, "dcomplex_val": np.float64}
 _log = logging.getLogger(__name__)
 
 
@@ -162,13 +163,6 @@ def _write(question: Question, signature: Signature, shard: OutputShard) -> str:
     return shard.path
 
 
-class Answer(NamedTuple):
-    """Outputs of a model for a batch: output -> array [records, ...]."""
-
-    batch: Batch
-    outputs: Arrays
-
-
 @dataclass(frozen=True)
 class Question:
     """A checked prediction job. Workers receive it without the loaded model."""
@@ -223,9 +217,16 @@ class Question:
         if self.options.output_format == "parquet":
             return parquet_files(layout)
         if self.options.output_format == "tfrecord":  # one feature per column
-            return OutputFiles(_records(lambda answer: encode_examples(layout.table(*answer))))
-        merged = _records(lambda answer: _merged(answer.batch, encode_examples(layout.table(*answer))))
-        return OutputFiles(merged, "examples")
+            return OutputFiles(records_of(lambda answer: encode_examples(layout.table(*answer))))
+        import tensorflow as tf
+
+        def merged(answer: Answer) -> pa.LargeBinaryArray:
+            examples = [tf.train.Example.FromString(record) for record in answer.batch.records]
+            for example, added in zip(examples, encode_examples(layout.table(*answer)).to_pylist(), strict=True):
+                example.MergeFromString(added)
+            return pa.array([one.SerializeToString(deterministic=True) for one in examples], pa.large_binary())
+
+        return OutputFiles(records_of(merged), "examples")
 
 
 def load_signature(model: str, options: PredictOptions) -> Signature:
@@ -260,126 +261,3 @@ def _clear(output: str, paths: Sequence[str]) -> None:
         what = f"the folder for predictions contains another file, {files.relative(strange[0], output)}"
         raise InfeedError(what, where=output, do="use an empty folder, or the output folder of the same predictions")
     files.remove_unfinished(paths)
-
-
-Write = Callable[[str, Iterable[Answer]], None]
-
-
-@dataclass(frozen=True)
-class OutputFiles:
-    """Names and writer of the files of a format."""
-
-    write: Write
-    prefix: str = "predictions"
-    suffix: str = ""  # suffix of the files. "" is that of compressed TFRecords
-    by_split: bool = True  # whether each split has a folder
-
-    def paths(self, output: str, shards: list[ShardRange]) -> list[str]:
-        """Return one path for each shard of the examples, numbered within its folder."""
-        folders = [names.split_dir(output, shard.split) if self.by_split else output for shard in shards]
-        paths = []
-        for place, folder in enumerate(folders):
-            index, count = folders[:place].count(folder), folders.count(folder)
-            name = names.shard_name(index, count, not self.suffix, self.prefix) + self.suffix
-            paths.append(files.join(folder, name))
-        return paths
-
-
-def parquet_files(layout: AnswerColumns) -> OutputFiles:
-    """Write Parquet with row groups of up to 65,536 rows."""
-
-    def write(path: str, answers: Iterable[Answer]) -> None:
-        with files.open_output(path) as file, parquet.ParquetWriter(file, layout.schema) as writer:
-            for group in _groups(layout.table(*answer) for answer in answers):
-                writer.write_table(pa.Table.from_batches(group, layout.schema))
-
-    return OutputFiles(write, suffix=".parquet")
-
-
-def log_files(signature: Signature) -> OutputFiles:
-    """Write compressed TFRecords of TFX's PredictionLog, all splits in one folder, as TFX's BulkInferrer does.
-
-    Raise InfeedError if the signature does not take serialized tf.Examples, or the protos are not installed.
-    """
-    if not signature.takes_examples:
-        what = f"signature {signature.name!r} takes features, but a prediction_log contains serialized tf.Examples"
-        do = "use a signature that takes serialized tf.Examples, such as serving_default, or write parquet or tfrecord"
-        raise InfeedError(what, where=signature.where, do=do)
-    try:
-        from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
-    except ImportError as error:
-        do = "pip install tensorflow-serving-api, or write parquet or tfrecord"
-        raise InfeedError("prediction_log requires a proto of TensorFlow Serving", do=do) from error
-    import tensorflow as tf
-
-    log = PredictionLog()  # log of one example
-    log.predict_log.request.model_spec.signature_name = signature.name
-    log.predict_log.response.model_spec.signature_name = signature.name
-    for argument in signature.inputs:
-        log.predict_log.request.inputs[argument].CopyFrom(tf.make_tensor_proto([b""]))
-    for name in signature.outputs:
-        log.predict_log.response.outputs[name].Clear()
-    return OutputFiles(_records(lambda answer: _logs(log, answer)), "prediction_logs", by_split=False)
-
-
-def _groups(tables: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Group tables that are written together, because small row groups are slow to read."""
-    group, rows, size = list[pa.RecordBatch](), 0, 0
-    for table in tables:
-        group.append(table)
-        rows, size = rows + table.num_rows, size + table.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            yield group
-            group, rows, size = [], 0, 0
-    if group:
-        yield group
-
-
-def _records(payloads: Callable[[Answer], pa.LargeBinaryArray]) -> Write:
-    def write(path: str, answers: Iterable[Answer]) -> None:
-        write_records(path, (frame_records(payloads(answer)) for answer in answers), gzip_level=1)
-
-    return write
-
-
-def _merged(batch: Batch, added: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    import tensorflow as tf
-
-    merged = []
-    for record, more in zip(batch.records, added.to_pylist(), strict=True):
-        example = tf.train.Example.FromString(record)
-        example.MergeFromString(more)
-        merged.append(example.SerializeToString(deterministic=True))
-    return pa.array(merged, pa.large_binary())
-
-
-def _logs(log: Any, answer: Answer) -> pa.LargeBinaryArray:
-    """Return one log for each row. Reusing a message is cheaper than creating one."""
-    [given] = log.predict_log.request.inputs.values()
-    fill = [_filler(log.predict_log.response.outputs[name], array) for name, array in answer.outputs.items()]
-    serialized = []
-    for row, record in enumerate(answer.batch.records):
-        given.string_val[0] = record
-        for one in fill:
-            one(row)
-        serialized.append(log.SerializeToString(deterministic=True))
-    return pa.array(serialized, pa.large_binary())
-
-
-def _filler(proto: Any, array: npt.NDArray[Any]) -> Callable[[int], None]:
-    """Return a function that sets `proto` to the TensorProto [1, ...] of a row, like `tf.make_tensor_proto`."""
-    import tensorflow as tf
-
-    proto.CopyFrom(tf.make_tensor_proto(array[:1]))
-    [field, *_] = [field.name for field, _ in proto.ListFields() if field.name not in ("dtype", "tensor_shape")] or [""]
-    if field == "tensor_content":  # the value has several numbers
-        return lambda row: setattr(proto, field, array[row].tobytes())
-    if not field:  # there are no values
-        return lambda row: None
-    stored = array.view(_STORED_AS[field]) if field in _STORED_AS else array
-    rows = stored.reshape(len(array), -1).tolist()
-
-    def fill(row: int) -> None:
-        getattr(proto, field)[:] = rows[row]
-
-    return fill

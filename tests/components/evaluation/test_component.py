@@ -223,12 +223,12 @@ def test_a_label_that_the_model_never_saw_is_an_error_before_tfx_s_executor_star
 
 def test_a_column_that_the_manifest_does_not_know_is_an_error_at_once() -> None:
     from infeed.components.evaluation.batches import Batch, SliceSpec
-    from infeed.components.evaluation.measuring import _check_columns
+    from infeed.components.evaluation.measuring import check_columns
 
     specs = [SliceSpec(("seldom", "never"), ())]
     with pytest.raises(InfeedError, match=r"(?s)no column 'never'.*'age', 'seldom'"):
-        _check_columns(specs, Batch("", 0, []), [], {"age", "seldom"})
-    _check_columns(specs, Batch("", 0, []), [], set())  # nobody knows
+        check_columns(specs, Batch("", 0, []), [], {"age", "seldom"})
+    check_columns(specs, Batch("", 0, []), [], set())  # nobody knows
 
 
 def test_a_split_that_there_is_not_is_an_error(run: Run, build: ModuleType) -> None:

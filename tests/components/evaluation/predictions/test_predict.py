@@ -14,8 +14,8 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.records import read_records
-from infeed.components.evaluation.predictions.options import PredictOptions
-from infeed.components.evaluation.predictions.predict import ProgressFile, _filler, predict, write_predictions
+from infeed.components.evaluation.predictions.layout import PredictOptions, _filler
+from infeed.components.evaluation.predictions.predict import ProgressFile, predict, write_predictions
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -97,7 +97,7 @@ def test_every_output_of_a_model_with_several_has_its_columns(dataset: str, mode
 
 
 def test_row_groups_are_bounded(dataset: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infeed.components.evaluation.predictions.predict._GROUP_ROWS", 4)
+    monkeypatch.setattr("infeed.components.evaluation.predictions.layout._GROUP_ROWS", 4)
     options = PredictOptions(keys=("id",), outputs={}, splits=("eval",), batch_size=2)
     [file] = write_predictions(dataset, model, str(tmp_path), options)
     assert pq.ParquetFile(file).num_row_groups == 2
