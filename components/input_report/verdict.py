@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -310,12 +310,18 @@ def advise(now: Situation) -> tuple[str, ...]:
     tried = [f"{told(one)} {most}" for one in now.profile.trials if one.helps] if is_worth_it else []
     cached = _keep_in_memory(now) if of_the_feed else None
     shards = _write_more_shards(now) if of_the_feed else None
-    cheaper = _speed_up_what_is_left(now) if of_the_feed else _speed_up_input_function(now)
+    # A generator runs in one Python thread and may only sleep, so more cores do not help it.
+    in_parallel = (
+        "Make batches in parallel; more CPU cores alone do not help. Run a Python generator in its own process "
+        "(infeed.components.feed.inputs.from_process), map batches in parallel "
+        "(dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)), read several sources at a time (Dataset.interleave), "
+        f"or use a tf.data service on other hosts. Training would be up to {times(now.gain)} as fast."
+    )
+    cheaper = _speed_up_what_is_left(now) if of_the_feed else in_parallel
     input_rules = (cached, shards, None if cached or tried else cheaper) if is_worth_it else ()
-    overhead_rules = (_spare_callbacks(now), _free_the_cpu(now)) if now.kind == "overhead-bound" else ()
     grown = None if now.kind in ("overhead-bound", "unclear") else _grow_the_batch(now)
     untried = [f"{sentence} This was not tried." for sentence in (*input_rules, grown) if sentence]
-    return (*filter(None, overhead_rules), *tried, *untried)
+    return (*(_reduce_overhead(now.shares) if now.kind == "overhead-bound" else ()), *tried, *untried)
 
 
 def working_steps(profile: InputProfile) -> tuple[str, ...]:
@@ -373,38 +379,22 @@ def _speed_up_what_is_left(now: Situation) -> str | None:
     )
 
 
-def _speed_up_input_function(now: Situation) -> str:
-    """Advise parallel input. A generator runs in one Python thread and may only sleep, so more cores do not help it."""
-    return (
-        "Make batches in parallel; more CPU cores alone do not help. Run a Python generator in its own process "
-        "(infeed.components.feed.inputs.from_process), map batches in parallel "
-        "(dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)), read several sources at a time (Dataset.interleave), "
-        f"or use a tf.data service on other hosts. Training would be up to {times(now.gain)} as fast."
-    )
-
-
-def _spare_callbacks(now: Situation) -> str | None:
-    outside = now.shares.outside
-    if outside < COMPUTE_BOUND_BELOW:
-        return None
-    gain = 1 / max(1 - outside, LEAST_COMPUTING_FRACTION)
-    faster = f"Without the time between calls, training would be up to {times(gain)} as fast."
-    if now.shares.callback:
-        name, share = now.shares.callback
-        return (
-            f"Make the callback {name} cheaper: its batch hooks take {percent(share)} of the time. Move its work to "
-            f"on_epoch_end, or do it once in several batches. {faster}"
+def _reduce_overhead(shares: TimeShares) -> Iterator[str]:
+    if shares.outside >= COMPUTE_BOUND_BELOW:
+        gain = 1 / max(1 - shares.outside, LEAST_COMPUTING_FRACTION)
+        change = "Run more steps in a call (steps_per_call), because callbacks run once a call."
+        if shares.callback:
+            name, share = shares.callback
+            change = (
+                f"Make the callback {name} cheaper: its batch hooks take {percent(share)} of the time. Move its work "
+                "to on_epoch_end, or do it once in several batches."
+            )
+        yield f"{change} Without the time between calls, training would be up to {times(gain)} as fast."
+    if shares.slowed >= COMPUTE_BOUND_BELOW:
+        yield (
+            "Train again on a quiet machine. If steps are still slower than alone, the input pipeline takes their CPU: "
+            "give the host more cores, make the input cheaper, or run more steps in a call (steps_per_call)."
         )
-    return f"Run more steps in a call (steps_per_call), because callbacks run once a call. {faster}"
-
-
-def _free_the_cpu(now: Situation) -> str | None:
-    if now.shares.slowed < COMPUTE_BOUND_BELOW:
-        return None
-    return (
-        "Train again on a quiet machine. If steps are still slower than alone, the input pipeline takes their CPU: "
-        "give the host more cores, make the input cheaper, or run more steps in a call (steps_per_call)."
-    )
 
 
 def _write_more_shards(now: Situation) -> str | None:

@@ -105,26 +105,23 @@ def _make_room(received: Any, uris: PathMap) -> None:
 
     Values of TFX, such as `tfx.Integer`, are files.
     """
+    from tfx.orchestration.kubeflow.v2 import compiler_utils
+    from tfx.types.value_artifact import ValueArtifact
+    from tfx.utils.import_utils import import_class_by_path
+
     for artifact in artifacts(received, "inputs", later=True):
         path = uris.paths.get(artifact["uri"])
         if path and not os.path.exists(path):  # the launcher downloads only the first artifact of each input
             _log.info("downloading %s", artifact["uri"])
             disk.download(artifact["uri"], path)
-    values = {artifact["uri"] for artifact in artifacts(received, "outputs") if _is_value(artifact)}
+    values = set()
+    for artifact in artifacts(received, "outputs"):
+        title = message.title_of(artifact.get("type", {}))
+        if "." in title and not title.startswith("system."):
+            kind = import_class_by_path(compiler_utils.TITLE_TO_CLASS_PATH.get(title, title))
+            values |= {artifact["uri"]} if issubclass(kind, ValueArtifact) else set()
     for uri, path in uris.paths.items():
         os.makedirs(os.path.dirname(path) if uri in values or os.path.isfile(path) else path, exist_ok=True)
-
-
-def _is_value(artifact: Any) -> bool:
-    """Report whether TFX keeps an output artifact as a file."""
-    from tfx.orchestration.kubeflow.v2 import compiler_utils
-    from tfx.types.value_artifact import ValueArtifact
-    from tfx.utils.import_utils import import_class_by_path
-
-    title = message.title_of(artifact.get("type", {}))
-    if "." not in title or title.startswith("system."):
-        return False
-    return issubclass(import_class_by_path(compiler_utils.TITLE_TO_CLASS_PATH.get(title, title)), ValueArtifact)
 
 
 if __name__ == "__main__":

@@ -44,14 +44,13 @@ def keep_columns(schema: schema_pb2.Schema, splits: Iterable[statistics_pb2.Data
 
     TFDV deprecates such a column, so that it is missing from the parsing spec of the schema.
     """
-    everywhere = set.intersection(*map(_columns_with_values, splits))
+    everywhere: set[str] | None = None
+    for split in splits:
+        found = ((one, one.WhichOneof("stats")) for dataset in split.datasets for one in dataset.features)
+        there = {one.path.step[0] for one, kind in found if kind and getattr(one, kind).common_stats.num_non_missing}
+        everywhere = there if everywhere is None else everywhere & there
+    assert everywhere is not None, "a dataset has a split"
     for feature in schema.feature:
         if feature.name not in everywhere:
             for part in ("lifecycle_stage", "presence", "shape"):
                 feature.ClearField(part)
-
-
-def _columns_with_values(statistics: statistics_pb2.DatasetFeatureStatisticsList) -> set[str]:
-    features = (feature for dataset in statistics.datasets for feature in dataset.features)
-    found = ((one.path.step[0], one.WhichOneof("stats"), one) for one in features)
-    return {name for name, kind, one in found if kind and getattr(one, kind).common_stats.num_non_missing}

@@ -100,7 +100,7 @@ class ProfileSteps(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         first = self._steps_before_epoch + batch + 1  # steps of this call
         if not self._running and first + int(self.model.steps_per_execution) > self._first and first <= self._last:
-            _profiler().start(self._folder)
+            _profile(self._folder)
             self._running = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -112,35 +112,24 @@ class ProfileSteps(keras.callbacks.Callback):
             self._stop()
 
     def _stop(self) -> None:
-        _profiler().stop()
+        _profile(None)
         self._running = False
 
 
-class _JaxProfiler:
-    """JAX's profiler with the interface of TensorFlow's."""
+def _profile(folder: str | None) -> None:
+    """Start a trace in the folder. None ends the trace."""
+    if keras.backend.backend() != "jax":
+        if folder:
+            tf.profiler.experimental.start(folder)
+        else:
+            tf.profiler.experimental.stop()
+        return
+    import jax
 
-    @staticmethod
-    def start(folder: str) -> None:
-        import jax
-
-        _JaxProfiler._finish()  # earlier steps are not part of the trace
+    # Wait for the dispatched steps: a device computes in order, and earlier steps are not part of the trace.
+    for device in jax.local_devices():
+        (jax.device_put(0, device) + 0).block_until_ready()
+    if folder:
         jax.profiler.start_trace(folder)
-
-    @staticmethod
-    def stop() -> None:
-        import jax
-
-        _JaxProfiler._finish()
+    else:
         jax.profiler.stop_trace()
-
-    @staticmethod
-    def _finish() -> None:
-        """Wait for the dispatched steps of this process: a device computes in order."""
-        import jax
-
-        for device in jax.local_devices():
-            (jax.device_put(0, device) + 0).block_until_ready()
-
-
-def _profiler() -> Any:
-    return _JaxProfiler if keras.backend.backend() == "jax" else tf.profiler.experimental

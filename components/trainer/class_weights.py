@@ -28,7 +28,7 @@ from infeed.components.feed.build import Batches
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.trainer.data import label_of
 from infeed.components.trainer.graph import Graph
-from infeed.components.trainer.options import ClassWeight, TrainOptions
+from infeed.components.trainer.options import TrainOptions
 
 Ints = npt.NDArray[np.int64]
 ClassWeights = Mapping[str, tuple[float, ...]]  # output -> weights in the order of its class indices
@@ -42,29 +42,24 @@ def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) 
 
     Raise InfeedError if a class does not exist or has no rows, or the label has no counts.
     """
-    return {name: _weights_of(name, given, options, graph, patterns) for name, given in options.class_weights.items()}
-
-
-def _weights_of(
-    output: str, named: ClassWeight, options: TrainOptions, graph: Graph, patterns: Sequence[str]
-) -> tuple[float, ...]:
-    label = options.outputs[output].feature
-    classes, where = graph.classes_of(label), f"{_OPTION}.{output}" if output else _OPTION
-    if not isinstance(named, str):
-        if unknown := sorted(set(named) - set(classes)):
-            by_index = "number the classes in Transform with Label(...)"
-            do = f"use one of the classes: {', '.join(classes)}" if classes else by_index
-            raise InfeedError(f"there is no class {unknown[0]!r}", where=where, do=do)
-        return tuple(named.get(name, 1.0) for name in classes)
-    do = f"set a weight for each class by name: class_weight={_example(output)}"
-    weights = balanced(rows_of_classes(label, options, graph, patterns, where, do), classes, where, do)
-    told = ", ".join(f"{name} {weight:.4g}" for name, weight in zip(classes or range(10), weights[:10], strict=False))
-    _log.info("class weights%s: %s%s", f" of {output}" if output else "", told, ", ..." if len(weights) > 10 else "")
+    weights = {}
+    for output, named in options.class_weights.items():
+        label = options.outputs[output].feature
+        classes, where = graph.classes_of(label), f"{_OPTION}.{output}" if output else _OPTION
+        if not isinstance(named, str):
+            if unknown := sorted(set(named) - set(classes)):
+                by_index = "number the classes in Transform with Label(...)"
+                do = f"use one of the classes: {', '.join(classes)}" if classes else by_index
+                raise InfeedError(f"there is no class {unknown[0]!r}", where=where, do=do)
+            weights[output] = tuple(named.get(name, 1.0) for name in classes)
+            continue
+        example: object = {output: {"rare": 5.0}} if output else {"rare": 5.0}
+        do = f"set a weight for each class by name: class_weight={example}"
+        found = balanced(rows_of_classes(label, options, graph, patterns, where, do), classes, where, do)
+        told = ", ".join(f"{name} {weight:.4g}" for name, weight in zip(classes or range(10), found[:10], strict=False))
+        _log.info("class weights%s: %s%s", f" of {output}" if output else "", told, ", ..." if len(found) > 10 else "")
+        weights[output] = found
     return weights
-
-
-def _example(output: str) -> object:
-    return {output: {"rare": 5.0}} if output else {"rare": 5.0}
 
 
 def with_class_weights(batches: Batches, weights: ClassWeights) -> Batches:

@@ -102,6 +102,10 @@ class Trainer(TfxTrainer):
 
             custom_executor_spec = vertex_executor.spec_of(custom_job, custom_executor_spec)
             added |= vertex_executor.custom_config(custom_job)
+        known = {} if statistics is None else {"statistics": statistics}
+        if known and "statistics" not in inspect.signature(TfxTrainer.__init__).parameters:
+            do = "leave it out, or use TFX 1.21"
+            raise InfeedError("the Trainer of the installed TFX has no argument statistics", where="Trainer", do=do)
         super().__init__(
             examples=examples,
             transformed_examples=transformed_examples,
@@ -115,7 +119,7 @@ class Trainer(TfxTrainer):
             eval_args=eval_args,
             custom_config={**_plain(custom_config), **added} if added else custom_config,
             custom_executor_spec=custom_executor_spec,
-            **_if_known(statistics),
+            **known,
         )
         # Not in the component spec: TFX's constructor creates it from the parameters that it knows.
         self.spec.exec_properties.update(anew)
@@ -134,13 +138,3 @@ def _plain(custom_config: dict[str, Any] | RuntimeParameter | None) -> dict[str,
         do = "use options=TrainOptions(...), or rename your entry"
         raise InfeedError(what, where="Trainer", do=do)
     return dict(custom_config or {})
-
-
-def _if_known(statistics: types.BaseChannel | None) -> dict[str, Any]:
-    """Return the argument if it is set. Raise InfeedError if the installed TFX does not support it."""
-    if statistics is None:
-        return {}
-    if "statistics" not in inspect.signature(TfxTrainer.__init__).parameters:
-        do = "leave it out, or use TFX 1.21"
-        raise InfeedError("the Trainer of the installed TFX has no argument statistics", where="Trainer", do=do)
-    return {"statistics": statistics}

@@ -43,7 +43,12 @@ def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distr
         do = "use multi_worker_mirrored or auto, or start one process without TF_CONFIG"
         raise InfeedError(what, where="option strategy", do=do)
     if name == "tpu":
-        return _tpu()
+        try:
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect("local")
+        except (TypeError, ValueError, tf.errors.OpError) as error:  # TypeError: TensorFlow without TPU support
+            do = "run on a TPU VM with a TensorFlow built for TPUs, or use the strategy auto"
+            raise InfeedError("there is no TPU", where="strategy tpu", do=do) from error
+        return tf.distribute.TPUStrategy(resolver)
     if name == "multi_worker_mirrored" or workers.count > 1:
         if workers.count > 1:
             cluster.warn_of_open_port()
@@ -202,12 +207,3 @@ def _gathering(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Ten
 def barrier(strategy: tf.distribute.Strategy) -> None:
     """Return when every worker has called this function."""
     all_reduce_mean(0.0, strategy)
-
-
-def _tpu() -> tf.distribute.Strategy:
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect("local")
-    except (TypeError, ValueError, tf.errors.OpError) as error:  # TensorFlow without TPU support raises TypeError
-        do = "run on a TPU VM with a TensorFlow built for TPUs, or use the strategy auto"
-        raise InfeedError("there is no TPU", where="strategy tpu", do=do) from error
-    return tf.distribute.TPUStrategy(resolver)

@@ -44,7 +44,11 @@ class ServingModel:
 
     def __init__(self, model: keras.Model, inputs: ModelInputs, graph: Graph, options: TrainOptions) -> None:
         self._model, self._inputs, self._graph, self._options = model, inputs, graph, options
-        self._heads = heads_of(model, graph, options)
+        losses = losses_of(model, [*options.outputs])
+        self._heads = {
+            name: Head(one.task, takes_logits(losses[name]), graph.classes_of(one.feature), one.threshold)
+            for name, one in options.outputs.items()
+        }
         self._spec = graph.serving_spec(inputs.unused)
         self._arguments = argument_names(self._spec)
         self._examples = tf.TensorSpec([None], tf.string, name=examples_argument(graph.raw_spec))
@@ -120,15 +124,6 @@ class ServingModel:
             shape = [] if list(shape) in ([], [1], [None]) else shape
             taken[arguments[name]] = tf.TensorSpec([None, *shape], feature.dtype, name=arguments[name])
         return raw.get_concrete_function(**taken)
-
-
-def heads_of(model: keras.Model, graph: Graph, options: TrainOptions) -> dict[str, Head]:
-    """Return the meaning of each output of a compiled model."""
-    losses = losses_of(model, [*options.outputs])
-    return {
-        name: Head(one.task, takes_logits(losses[name]), graph.classes_of(one.feature), one.threshold)
-        for name, one in options.outputs.items()
-    }
 
 
 def served_name(output: str, part: str) -> str:

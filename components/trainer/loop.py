@@ -87,7 +87,13 @@ def fit(
     """
     batch_size, steps_per_epoch, max_steps = schedule.batch_size, schedule.steps_per_epoch, schedule.max_steps
     if not keras_seam.STEPS.usable():
-        _check_plain(strategy, start_step)
+        reason, do = keras_seam.STEPS.available(), f"install keras {' or '.join(keras_seam.STEPS.versions)}"
+        if (name := strategy_name(strategy)) != "one_device":
+            what = f"{reason}, so it cannot train under {name}"
+            raise InfeedError(what, where="option strategy", do=f"{do}, or use one_device")
+        if start_step:
+            what = f"{reason}, so it cannot resume a training at step {start_step:,}"
+            raise InfeedError(what, where="option checkpoint_seconds", do=f"{do}, or remove the checkpoints")
         watched = [*callbacks, ReportPace(batch_size, max_steps)]
         return _fit_plain(model, strategy, train, evaluation, schedule, watched)
     # A call must not cross the end of an epoch, where Keras runs validation and callbacks.
@@ -117,17 +123,6 @@ def fit(
             verbose=2,
         )
     return Fitted(model, handed, history.history, record.epochs, calls.train, calls.meter, record.timeline)
-
-
-def _check_plain(strategy: tf.distribute.Strategy, start_step: int) -> None:
-    """Raise InfeedError if training needs private names of Keras beyond `fit`."""
-    reason, do = keras_seam.STEPS.available(), f"install keras {' or '.join(keras_seam.STEPS.versions)}"
-    if (name := strategy_name(strategy)) != "one_device":
-        what = f"{reason}, so it cannot train under {name}"
-        raise InfeedError(what, where="option strategy", do=f"{do}, or use one_device")
-    if start_step:
-        what = f"{reason}, so it cannot resume a training at step {start_step:,}"
-        raise InfeedError(what, where="option checkpoint_seconds", do=f"{do}, or remove the checkpoints")
 
 
 def _fit_plain(

@@ -51,12 +51,9 @@ def write_profile_of(training: Training, profile: InputProfile, folder: str) -> 
     """Write the profile, with the stages of the input pipeline, and its numbers for TensorBoard."""
     profile = _with_stages(training, profile)
     profile.write(folder)
-    if training.workers.index == 0:
-        _write_scalars(profile, folder)
-
-
-def _write_scalars(profile: InputProfile, folder: str) -> None:
-    """Write the rate and the waited share of each epoch for TensorBoard, next to the logs of Keras."""
+    if training.workers.index:
+        return
+    # The rate and the waited share of each epoch, next to the logs of Keras.
     try:
         with closing(tf.summary.create_file_writer(os.path.join(folder, "input"))) as writer, writer.as_default():
             for epoch in profile.epochs:

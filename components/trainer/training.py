@@ -111,7 +111,12 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False, backend: Bac
     if options.input_fn and workers.count > 1 and options.backend == "tensorflow":
         for kind, feed in (("training", train), ("evaluation", evaluation)):
             check_same_length(distribution.all_gather(feed.plan.steps_per_epoch, strategy), kind, options.input_fn)
-    checkpoints = _checkpoints(fn_args, options, train.identity, evaluation.identity)
+    # A change of data, options or code changes the training, so its checkpoints must not be resumed.
+    code = [user_code.digest(function, name) for name, function in options.user_functions.items()]
+    base = options.checkpoint_dir or os.path.join(fn_args.model_run_dir or "", "checkpoints")
+    identities = train.identity, evaluation.identity
+    args = max_steps, fn_args.eval_steps, fn_args.base_model
+    checkpoints = checkpoint_folder(base, options.to_dict(), identities, *args, code)
     mirror = CheckpointMirror.of(checkpoints) if options.checkpoint_seconds is not None else None
     return Training(
         options=options,
@@ -146,14 +151,6 @@ def read_options(fn_args: Any) -> TrainOptions:
     options = schema.read(TrainOptions, given, "TrainOptions")
     tuned = (fn_args.hyperparameters or {}).get("values", {})
     return dataclasses.replace(options, hparams={**options.hparams, **tuned})
-
-
-def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:
-    # A change of data, options or code changes the training, so its checkpoints must not be resumed.
-    code = [user_code.digest(function, name) for name, function in options.user_functions.items()]
-    base = options.checkpoint_dir or os.path.join(fn_args.model_run_dir or "", "checkpoints")
-    args = fn_args.train_steps, fn_args.eval_steps, fn_args.base_model
-    return checkpoint_folder(base, options.to_dict(), fed, *args, code)
 
 
 def model_spec(dataset: Batches, graph: Graph, options: TrainOptions, steps: int = 0) -> ModelSpec:

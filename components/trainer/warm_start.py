@@ -52,7 +52,7 @@ def starts_of(exported: str, graph: Graph, spec: ModelSpec, build: Build) -> lis
 
     Raise InfeedError if another Trainer exported the model, or its classes or embedding layouts differ.
     """
-    values = _weights(exported)
+    values = weights_of(exported)
     changed = {}
     for name in (*graph.labels, *spec.vocabulary_sizes):
         before, now = _words(os.path.join(exported, "assets"), graph, name), graph.words(name)
@@ -102,7 +102,8 @@ def may_start_anew(otherwise: OtherBaseModel) -> Iterator[None]:
         _log.warning("training starts from random weights: %s (%s)", error.what, error.where)
 
 
-def _weights(exported: str) -> list[Any]:
+def weights_of(exported: str) -> list[Any]:
+    """Return the weights of an exported model, in order. Raise InfeedError if another Trainer exported it."""
     checkpoint = os.path.join(exported, "variables", "variables")
     there = tf.io.gfile.exists(f"{checkpoint}.index")
     held = {name for name, _ in tf.train.list_variables(checkpoint)} if there else set()

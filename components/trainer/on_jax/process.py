@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
@@ -42,7 +42,11 @@ def train(fn_args: Any, build: Callable[..., Built]) -> Built:
     built: Built | None = None
     with _process() as (process, connection):
         connection.send({name: getattr(fn_args, name) for name in ARGUMENTS})
-        for kind, given in _messages(connection):
+        while True:
+            try:
+                kind, given = connection.recv()
+            except (EOFError, ConnectionResetError):  # the process has ended
+                break
             # The model is built on TensorFlow, too, for the export. Both start with the same weights.
             if kind == "build":
                 built = build(*given)
@@ -82,10 +86,3 @@ def _process() -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
         here.close()
         process.kill()
         process.wait()
-
-
-def _messages(connection: Connection) -> Iterator[tuple[str, Any]]:
-    """Yield the messages of the process until it ends."""
-    with suppress(EOFError, ConnectionResetError):
-        while True:
-            yield connection.recv()

@@ -157,7 +157,7 @@ def test_without_a_transform_graph_a_label_has_to_be_a_number(table, arguments, 
 
 def test_training_starts_from_the_weights_of_an_earlier_model(table, train, classifier, tmp_path):
     """A step at the learning rate 0 leaves them as they are."""
-    from infeed.components.trainer.warm_start import _weights
+    from infeed.components.trainer.warm_start import weights_of
 
     (tmp_path / "still.py").write_text(
         "import keras\n"
@@ -171,5 +171,5 @@ def test_training_starts_from_the_weights_of_an_earlier_model(table, train, clas
     arguments = table[0], "class", f"{tmp_path}/still.py:table"
     base = classifier / "model"
     place = train(*arguments, label="kind", steps=1, base_model=str(base))
-    for ours, theirs in zip(_weights(str(place / "model")), _weights(str(base)), strict=True):
+    for ours, theirs in zip(weights_of(str(place / "model")), weights_of(str(base)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
