@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from infeed.pipelines.project.number_columns import NumberColumn, number_columns, read_as, remark, shapes_of
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.number_columns import CellShapes, NumberColumn, number_columns, read_as, remark, shapes_of
+from infeed.pipelines.project.resolve import Overrides, resolve
+from infeed.pipelines.project.survey import survey_table
+from infeed.pipelines.surveys import TableSurvey
 
 PRICES = ["3,356.21", "12.50", "1,000,000.00", "-7.25"]
 
@@ -151,3 +157,81 @@ def test_the_remark_shows_a_few_columns_and_counts_the_others() -> None:
     words = remark(columns, list(read_as(columns)))
     assert "13 more" in words
     assert words.count("cells such as") == 4
+
+
+def shapes(cells: list[str | None]) -> CellShapes:
+    return shapes_of(pa.RecordBatch.from_arrays([pa.array(cells, pa.string())], names=["x"]))["x"]
+
+
+def test_digits_are_counted_by_shape_with_the_first_example() -> None:
+    found = shapes(["$3,356.21", "$4,100.00", "0.5", "n/a", None])
+    assert found.shapes == {"$9,999.99": (2, "$3,356.21"), "0.9": (1, "0.5")}
+    assert found.others == {"n/a": 1}
+    assert found.cells == 4
+
+
+def test_spaces_and_apostrophes_of_all_kinds_are_one() -> None:
+    assert list(shapes(["1\u202f234", "1\u00a0234", "1 234"]).shapes) == ["9 999"]
+    assert list(shapes(["1\u2019234", "1'234"]).shapes) == ["9'999"]
+
+
+def test_shapes_add_up() -> None:
+    cells = ["1,234", "n/a", "7", "n/a", "0,5", "x"]
+    assert shapes(cells[:2]) + shapes(cells[2:4]) + shapes(cells[4:]) == shapes(cells)
+
+
+def test_a_long_column_of_text_is_given_up() -> None:
+    assert shapes([f"{n} green bottles hanging on the wall" for n in range(2_000)]).given_up
+    assert (shapes([f"{n} green bottles hanging on the wall" for n in range(2_000)]) + shapes(["1"])).given_up
+
+
+def test_a_column_of_too_many_shapes_is_given_up() -> None:
+    assert shapes([f"{'x' * (n % 8)}{n}{'y' * (n // 8 % 16)}{'z' * (n // 128)}" for n in range(500)]).given_up
+
+
+def test_columns_of_numbers_have_no_shapes() -> None:
+    assert shapes_of(pa.RecordBatch.from_pydict({"n": [1, 2], "x": [0.5, 1.5]})) == {}
+
+
+def write(folder: Path, word: str, label: tuple[str, str] = ("yes", "no")) -> str:
+    lines = [
+        f"{word if i % 20 == 7 else i % 13},0{10 + i % 5},{word if i % 9 == 0 else 'fm'[i % 2]},{label[i % 2]}"
+        for i in range(400)
+    ]
+    (folder / "t.csv").write_text("\n".join(["x,code,sex,y", *lines]) + "\n")
+    return str(folder / "t.csv")
+
+
+def surveyed(path: str, **settings: Any) -> TableSurvey:
+    return survey_table(path, "y", settings=settings)
+
+
+@pytest.mark.parametrize("word", ["NA", "N/A", "null", "?", "-"])
+def test_a_word_for_a_missing_value_does_not_make_numbers_words(tmp_path: Path, word: str) -> None:
+    survey = surveyed(write(tmp_path, word))
+    x, code, sex = survey.columns
+    assert survey.nulls == (word,)
+    assert (x.type, x.missing, sex.type, sex.missing) == ("int", 20, "bytes", 45)
+    assert (code.type, survey.codes) == ("bytes", ("code",))  # with a zero in front
+
+
+def test_the_files_are_read_in_that_way(tmp_path: Path) -> None:
+    given = {"data": write(tmp_path, "NA"), "label": "y", "root": str(tmp_path / "runs")}
+    config: PipelineConfig = resolve(read_project("tabular"), Overrides(**given))
+    assert config.source_options["nulls"] == ["", "NA"]
+    assert "x (20 cells)" in dict(config.notes)["missing"]
+
+
+def test_other_words_a_class_and_given_nulls_stay(tmp_path: Path) -> None:
+    assert surveyed(write(tmp_path, "unknown")).nulls == ()
+    survey = surveyed(write(tmp_path, "NA", ("NA", "EU")))
+    assert (survey.nulls, survey.classes, survey.unlabeled) == ((), ("EU", "NA"), 0)
+    survey = surveyed(write(tmp_path, "NA"), nulls=[""])
+    assert (survey.nulls, survey.columns[0].type) == ((), "bytes")
+
+
+def test_rows_whose_quantity_is_missing_are_left_out(tmp_path: Path) -> None:
+    lines = [f"{i % 13},{'NA' if i % 10 == 0 else i / 7}" for i in range(400)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,y", *lines]) + "\n")
+    survey = surveyed(str(tmp_path / "t.csv"))
+    assert (survey.task, survey.rows, survey.unlabeled, survey.nulls) == ("regression", 360, 40, ("NA",))
