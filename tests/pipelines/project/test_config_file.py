@@ -1,4 +1,4 @@
-"""What a config file names."""
+"""What a config file names, and its JSON schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An output folder appears when it is complete, and replaces nothing unasked."""
+"""An output folder appears when it is complete, and replaces nothing unasked; versions are pushed whole."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Runs as ML Metadata has them: blessed, failed, stopped and running; and the lock on their root."""
+"""Runs as ML Metadata has them, the scores in the folder of an evaluation, and the lock on a root."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,38 @@ import infeed
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.evaluation.model_report.options import JSON
-from infeed.components.evaluation.model_report.scores import Scores
-from infeed.pipelines.local.outcome import find_roots, only_process, read_runs
+from infeed.components.evaluation.model_report.scores import Guess, Scores
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.local.outcome import find_roots, only_process, read_runs, read_scores, reasons
 
-SCORES = Scores("test", 33, {"accuracy": 0.9}, {"accuracy": (0.85, 0.95)})
+SCORES = Scores(
+    "test", 33, {"accuracy": 0.9}, {"accuracy": (0.8, 0.95)}, {"accuracy": Guess(0.6, "always 'no'")}, groups=12
+)
+
+
+def test_the_scores_are_those_of_the_report(tmp_path: Path, taxi: PipelineConfig) -> None:
+    (tmp_path / JSON).write_text(json.dumps({"scores": dataclasses.asdict(SCORES)}))
+    assert read_scores(str(tmp_path), taxi) == (SCORES, ())
+
+
+@pytest.mark.tfx
+def test_a_model_that_is_not_better_than_a_guess_has_the_reason_of_the_evaluator(
+    tmp_path: Path, taxi: PipelineConfig
+) -> None:
+    import tfx.components  # noqa: F401 - before TFMA
+
+    # isort: split
+    import tensorflow as tf
+    from tensorflow_model_analysis.proto.validation_result_pb2 import ValidationResult
+
+    verdict = ValidationResult(validation_ok=False)
+    verdict.metric_validations_per_slice.add().failures.add().message = "its auc is not clearly better"
+    with tf.io.TFRecordWriter(str(tmp_path / "validations.tfrecord")) as writer:
+        writer.write(verdict.SerializeToString())
+    assert reasons(str(tmp_path), taxi.blessing) == ("its auc is not clearly better",)
+
+
+PAST = Scores("test", 33, {"accuracy": 0.9}, {"accuracy": (0.85, 0.95)})
 RunMaker = Callable[..., None]
 
 
@@ -33,7 +62,7 @@ def outputs(folder: Path, blessed: int) -> dict[str, Any]:
         (folder / "data.csv").write_text("x\n" + "".join(f"{row}\n" for row in range(6)))
         infeed.ingest(folder / "data.csv", examples, splits={"train": 2, "eval": 1})
         (folder / "evaluation").mkdir()
-        (folder / "evaluation" / JSON).write_text(json.dumps({"scores": schema.to_plain(SCORES)}))
+        (folder / "evaluation" / JSON).write_text(json.dumps({"scores": schema.to_plain(PAST)}))
     evaluated = {"evaluation": (folder / "evaluation", {}), "blessing": (folder, {"blessed": blessed})}
     return {
         "CsvExampleGen": ("CACHED", {"examples": (examples, {})}),
@@ -46,7 +75,7 @@ def outputs(folder: Path, blessed: int) -> dict[str, Any]:
 def test_a_whole_run_has_its_scores_rows_and_waiting(run: RunMaker, tmp_path: Path, blessed: int, status: str) -> None:
     run("2026-01-31T12:00:00", **outputs(tmp_path, blessed))
     [found] = read_runs(str(tmp_path))
-    assert (found.run_id, found.status, found.scores) == ("2026-01-31T12:00:00", status, SCORES)
+    assert (found.run_id, found.status, found.scores) == ("2026-01-31T12:00:00", status, PAST)
     assert sum(found.rows.values()) == 6
     assert found.wait_fraction == 0.12
     assert found.nodes == {"CsvExampleGen": "cached", "Evaluator": "complete", "InputReport": "complete"}
