@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from infeed.pipelines.commands.platform import platform_function, platform_options
+from infeed.pipelines.commands.submit import platform_function, platform_options
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.terminal import quiet
 

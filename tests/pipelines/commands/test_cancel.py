@@ -1,7 +1,4 @@
-"""`infeed cancel` and `infeed submit --cron`, on a server that stands in for Kubeflow Pipelines.
-
-Covers `platform`.
-"""
+"""`infeed cancel` and `infeed submit --cron`, on a server that stands in for Kubeflow Pipelines."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ import pytest
 from click.testing import CliRunner
 
 from infeed.pipelines.cli import main
-from infeed.pipelines.cluster.doctor import Finding, Level
 from infeed.pipelines.commands import doctor as doctor_command
+from infeed.pipelines.commands.doctor import Finding, Level
 
 
 @pytest.fixture

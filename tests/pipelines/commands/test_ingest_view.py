@@ -10,7 +10,7 @@ import pytest
 from rich.progress import Progress
 
 from infeed.components.example_gen.ingest import ProgressListener
-from infeed.pipelines.commands.ingest_view import Bars, show_opening, show_progress, summary
+from infeed.pipelines.commands.ingest import Bars, show_opening, show_progress, summary
 from infeed.pipelines.console.terminal import Terminal
 
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from infeed.pipelines.cluster import doctor
-from infeed.pipelines.cluster.doctor import Finding, Inventory, Level, compare, image_findings, unmet_requirements
+from infeed.pipelines.commands import doctor
+from infeed.pipelines.commands.doctor import Finding, Inventory, Level, compare, image_findings, unmet_requirements
 
 pytestmark = pytest.mark.stack
 
