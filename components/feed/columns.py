@@ -47,7 +47,11 @@ class Layout:
     def columns_of(self, *batch: Batch) -> tuple[Any, ...]:
         """Convert a batch to columns: dense [batch, width] and ragged [batch, ...] tensors."""
         tensors = tf.nest.flatten(batch)
-        columns = [tf.concat([_packed(tensors[place]) for place in pack], axis=1) for pack in self.packs]
+        columns = []
+        for pack in self.packs:  # [batch, ...] -> [batch, width]
+            dense = [tensors[place] for place in pack]
+            flat = [one if one.shape.rank == 2 else tf.reshape(one, [tf.shape(one)[0], _width(one)]) for one in dense]
+            columns.append(tf.concat(flat, axis=1))
         for one in (tensors[place] for place in self.others):
             if isinstance(one, tf.RaggedTensor):  # a column may hold more values than int32 can index
                 columns.append(one.with_row_splits_dtype(tf.int64))
@@ -353,15 +357,8 @@ def is_static_number(spec: Any) -> bool:
     return is_static(spec) and spec.dtype != tf.string
 
 
-def _width(spec: tf.TensorSpec) -> int:
+def _width(spec: tf.TensorSpec | tf.Tensor) -> int:
     return int(spec.shape[1:].num_elements())
-
-
-def _packed(tensor: tf.Tensor) -> tf.Tensor:
-    """Reshape [batch, ...] to [batch, width]."""
-    if tensor.shape.rank == 2:
-        return tensor
-    return tf.reshape(tensor, [tf.shape(tensor)[0], tensor.shape[1:].num_elements()])
 
 
 def _ragged(tensor: tf.RaggedTensor, shape: tf.TensorShape, size: int | None = None) -> tf.RaggedTensor:

@@ -150,12 +150,18 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
     """
     begin, _ = now()
     loops = [_Loop(cut) for cut in cuts]
-    counts = _counts(loops, seconds / ((1 + turns + _OF_MEMORY) * len(loops)), now)
+    each = seconds / ((1 + turns + _OF_MEMORY) * len(loops))
+    slowest = [loop.calibrate(each, now) for loop in loops]
+    # All cuts of a pipeline take as many examples as the slowest. Cuts before the rows are kept in memory count as a
+    # separate pipeline, because they are far slower.
+    starts = [*(place for place, loop in enumerate(loops) if loop.cut.is_first or not place), len(loops)]
+    counts = [min(slowest[one:other]) for one, other in itertools.pairwise(starts) for _ in range(one, other)]
     taken: list[list[tuple[float, float]]] = [[] for _ in loops]
     first, _ = now()
     # Turns alternate between cuts, so that slow phases of the machine affect neighboring cuts alike.
     for number in range(turns):
-        if number >= _FEWEST_TURNS and _ends(first, number, now) - begin > seconds:
+        passed = now()[0] - begin
+        if number >= _FEWEST_TURNS and passed + (passed + begin - first) / number > seconds:  # the next would end late
             break
         for place, loop in enumerate(loops):
             taken[place].append(loop.turn(counts[place], now))
@@ -168,21 +174,6 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
         for place, loop in enumerate(loops)
     )
     return Measured(stages, pace_setter([one for one, cut in zip(stages, cuts, strict=True) if not cut.rival]))
-
-
-def _counts(loops: Sequence[_Loop], seconds: float, now: Clock) -> list[int]:
-    """Return the examples per turn of each loop. The slowest cut of a pipeline needs `seconds` for them.
-
-    Cuts before the rows are kept in memory count as a separate pipeline, because they are far slower.
-    """
-    counts = [loop.calibrate(seconds, now) for loop in loops]
-    starts = [*(place for place, loop in enumerate(loops) if loop.cut.is_first or not place), len(loops)]
-    return [min(counts[one:other]) for one, other in itertools.pairwise(starts) for _ in range(one, other)]
-
-
-def _ends(first: float, done: int, now: Clock) -> float:
-    """Return when a round ends if it takes as long as the average of the `done` rounds since `first`."""
-    return now()[0] + (now()[0] - first) / done
 
 
 def examples_of_a_turn(cut: Cut, seconds: float) -> int:

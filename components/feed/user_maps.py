@@ -27,6 +27,9 @@ from infeed.components.seams import process_pools
 from infeed.components.seams import tensorflow as tensorflow_seam
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from concurrent.futures.process import ProcessPoolExecutor
+
     import tensorflow as tf
 
 Ints = npt.NDArray[np.int64]
@@ -333,25 +336,20 @@ def map_error_context() -> Iterator[None]:
             raise told from error
         text = str(error)
         # The message names an operation, but several traced functions may hold one of that name.
+        functions = re.findall(r"\{\{function_node ([^}]+)\}\}", text)
+
+        def is_other(traced: tuple[Any, Target]) -> bool:
+            called = str(traced[0].as_graph_def())
+            return not any(name in called for name in functions)
+
         newest_first = list(_TRACED.items())[::-1]
-        for graph, target in sorted(newest_first, key=lambda one: not _is_of(one[0], text)):
+        for graph, target in sorted(newest_first, key=is_other):
             operation = tensorflow_seam.failed_operation(text, graph)
             if operation is not None and (place := user_code.users_line(operation.traceback)):
                 what = f"the function failed on the data: {tensorflow_seam.message_of(text)}"
                 do = "correct the data, or replace such values in the function"
                 raise InfeedError(what, where=f"{place}, {target.where}", do=do) from error
         raise
-
-
-def _is_of(graph: Any, text: str) -> bool:
-    """Return whether the text of an error names a function that the graph calls."""
-    called = str(graph.as_graph_def())
-    return any(name in called for name in re.findall(r"\{\{function_node ([^}]+)\}\}", text))
-
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-    from concurrent.futures.process import ProcessPoolExecutor
 
 
 def submit(processes: int, function: Callable[..., Any], *arguments: Any) -> Future[Any]:

@@ -334,13 +334,10 @@ def _spec_of(
     is_stack = shape is None and not is_single and tensor[:1] == (ANY_SIZE,)
     step = tensor[1:] if is_stack and not (feature.counts % math.prod(tensor[1:])).any() else ()
     is_number = shape == () and kind == "float32"
-    missing = feature.nulls + (_count_nan(feature.data) if is_number else 0)
+    values, missing = feature.data, feature.nulls
+    for begin in range(0, len(values) if is_number else 0, _ITEMS):
+        missing += int(np.count_nonzero(np.isnan(values[begin : begin + _ITEMS])))
     return FeatureSpec(kind, shape, missing, step), (is_single and varies) or (is_number and missing > 0)
-
-
-def _count_nan(values: npt.NDArray[np.float32]) -> int:
-    blocks = (values[begin : begin + _ITEMS] for begin in range(0, len(values), _ITEMS))
-    return sum(int(np.count_nonzero(np.isnan(block))) for block in blocks)
 
 
 def _levels(feature: SpilledFeature, spec: FeatureSpec) -> list[Ints]:

@@ -126,7 +126,12 @@ class CudaCopies:
             memory = self._torch.empty(total, dtype=self._torch.uint8, device=self._device)
             memory.copy_(pinned, non_blocking=True)
             copied = self._stream.record_event()
-        views = [self._views(memory[place], stack) for stack, place in zip(stacks, places, strict=True)]
+        views = []
+        for stack, place in zip(stacks, places, strict=True):
+            dtype = self._torch.from_numpy(np.empty(0, stack.dtype)).dtype
+            parts = memory[place].view(dtype).view(stack.shape).unbind()
+            # For autograd, `data` are independent tensors: an in-place change of one does not affect the others.
+            views.append([view.data for view in parts])
         return SentBatch(rebuilt(batch, stacks, views), memory, copied)
 
     def receive(self, sent: SentBatch) -> Any:
@@ -136,11 +141,6 @@ class CudaCopies:
         # The memory was allocated on the other stream, and must not be freed while this one uses it.
         sent.memory.record_stream(current)
         return sent.batch
-
-    def _views(self, memory: Any, stack: Stack) -> Sequence[Any]:
-        dtype = self._torch.from_numpy(np.empty(0, stack.dtype)).dtype
-        # For autograd, `data` are independent tensors: an in-place change of one does not affect the others.
-        return [view.data for view in memory.view(dtype).view(stack.shape).unbind()]
 
 
 class JaxCopies:
@@ -192,15 +192,28 @@ class JaxCopies:
             return map(self.send, split(batch, batches))
         with self._jax.default_device(self._default), self._all_bits(stacks):
             shapes = [stack.shape[2:] for stack in stacks]
-            calls = [self._split(_between(parts, first, first + most), shapes) for first in range(0, batches, most)]
-        return split(rebuilt(batch, stacks, _joined(calls)), batches)
+            calls = []
+            for first in range(0, batches, most):
+                some = slice(first, first + most)
+                cut = [[one[some] for one in part] if isinstance(part, list) else part[:, some] for part in parts]
+                calls.append(self._split(cut, shapes))
+        # [calls][stacks][arrays][batches] -> [stacks][arrays][batches]
+        joined = [
+            [list(chain.from_iterable(some)) for some in zip(*arrays, strict=True)]
+            for arrays in zip(*calls, strict=True)
+        ]
+        return split(rebuilt(batch, stacks, joined), batches)
 
     def _split(self, parts: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Any:
         """Copy parts, [arrays][batches, batch, ...], and split them into [arrays][batches] of these shapes."""
         if self._is_single:
             return _splitting(self._jax, (self._on,) * len(parts))(parts)
         fitting = tuple(_fitting(self._jax, self._on, shape) for shape in shapes)
-        spread = [_spread(self._jax, one, isinstance(part, list)) for one, part in zip(fitting, parts, strict=True)]
+        spread = []
+        for one, part in zip(fitting, parts, strict=True):  # [batches, batch, ...], or [arrays, batches, batch, ...]
+            axes = (None,) * (1 if isinstance(part, list) else 2)
+            spec = self._jax.sharding.PartitionSpec(*axes, *one.spec)
+            spread.append(self._jax.sharding.NamedSharding(one.mesh, spec))
         return _splitting(self._jax, fitting)(self._jax.device_put(parts, spread))
 
     def _sent(self, stacks: Sequence[Stack]) -> list[Sequence[Any]]:
@@ -210,12 +223,16 @@ class JaxCopies:
             pairs = list(zip(parts, keys, strict=True))
             some = [part for part, key in pairs if key in together]
             copied = iter(self._copy(some) if some else [])
-            return [next(copied) if key in together else self._sent_alone(part) for part, key in pairs]
-
-    def _sent_alone(self, part: Any) -> Any:
-        if isinstance(part, list):
-            return [self._jax.device_put(array, _fitting(self._jax, self._device, array.shape)) for array in part]
-        return self._copy([part])[0]
+            sent = list[Sequence[Any]]()
+            for part, key in pairs:
+                if key in together:
+                    sent.append(next(copied))
+                elif isinstance(part, list):
+                    fitting = [_fitting(self._jax, self._device, array.shape) for array in part]
+                    sent.append(list(map(self._jax.device_put, part, fitting)))
+                else:
+                    sent.append(self._copy([part])[0])
+            return sent
 
     def _compilable(self, stacks: Sequence[Stack]) -> set[Any]:
         """Return the types and shapes of the stacks to copy in one call of a compiled function.
@@ -275,23 +292,6 @@ def _splitting(jax: Any, on: tuple[Any, ...]) -> Callable[..., Any]:
 def batches_a_split(arrays: int) -> int:
     """Return the number of batches of so many arrays to split in one call."""
     return max(1, min(_BATCHES, _ARRAYS // max(1, arrays)))
-
-
-def _between(parts: Sequence[Any], first: int, end: int) -> list[Any]:
-    """Return some batches of lists of arrays [batches, batch, ...], and of arrays [arrays, batches, batch, ...]."""
-    return [[one[first:end] for one in part] if isinstance(part, list) else part[:, first:end] for part in parts]
-
-
-def _joined(calls: Sequence[Any]) -> Any:
-    """Join the arrays of [calls][stacks][arrays][batches] as [stacks][arrays][batches]."""
-    stacks = zip(*calls, strict=True)
-    return [[list(chain.from_iterable(some)) for some in zip(*arrays, strict=True)] for arrays in stacks]
-
-
-def _spread(jax: Any, sharding: Any, is_list: bool) -> Any:
-    """Return the sharding of an array [batches, batch, ...], or [arrays, batches, batch, ...], from that of a batch."""
-    axes = (None,) * (1 if is_list else 2)
-    return jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*axes, *sharding.spec))
 
 
 def _fitting(jax: Any, device: Any, shape: tuple[int, ...]) -> Any:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from infeed.components.base.checks import about, as_tuples, at_least, is_whole, refused, require
 from infeed.components.base.errors import InfeedError, OptionError
@@ -14,7 +14,7 @@ from infeed.components.base.units import counted, size
 from infeed.components.dataset.cache import CACHE_DIR
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.load.delivery import Lengths, Rule
-from infeed.components.load.order import BatchOrder
+from infeed.components.load.order import BatchOrder, Remainder
 from infeed.components.load.pictures import PictureOptions
 
 
@@ -112,11 +112,8 @@ class LoadOptions:
         with arguments():
             with about(self, "batch_size"):
                 _ = batch.part  # raises if the workers cannot share a batch
-            return BatchOrder(rows, batch, self.shuffle, self.start_step, epochs, self._remainder)
-
-    @property
-    def _remainder(self) -> Literal["short", "drop", "pad"]:
-        return "drop" if self.drop_remainder else "pad" if self.pad_remainder else "short"
+            remainder: Remainder = "drop" if self.drop_remainder else "pad" if self.pad_remainder else "short"
+            return BatchOrder(rows, batch, self.shuffle, self.start_step, epochs, remainder)
 
 
 @dataclass(frozen=True)

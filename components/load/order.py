@@ -20,6 +20,7 @@ from infeed.components.feed.options import GlobalBatch
 from infeed.components.load.ahead import in_background
 from infeed.components.load.shuffle import Rows, Shuffle, fold_in
 
+Remainder = Literal["short", "drop", "pad"]
 Ints = npt.NDArray[np.int64]
 _ORDER = 2  # the feed folds this number into the seed of an epoch to derive the seed of its order
 
@@ -39,7 +40,7 @@ class BatchOrder:
     # shuffling.
     epochs: int | None = None
     # Without shuffling, whether a last batch that is not full is short, left out, or padded with its last row.
-    remainder: Literal["short", "drop", "pad"] = "short"
+    remainder: Remainder = "short"
 
     def __post_init__(self) -> None:
         require(self.epochs is None or is_whole(self.epochs), self, "epochs", "use an integer")

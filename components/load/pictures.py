@@ -76,7 +76,8 @@ class PictureOptions:
             return None
         found = next((name for name in (self.decode, f"{self.decode}/encoded") if name in placed), None)
         texts = [name for name, one in placed.items() if one.spec.type == "bytes"]
-        if found is None or not _is_single(placed[found]):
+        one = placed.get(found or "")
+        if found is None or one is None or one.spec.type != "bytes" or not (one.spec.shape == () or one.is_optional):
             what = f"there is no feature {self.decode!r} of encoded pictures"
             names = ", ".join(map(repr, texts)) or "none"
             do = f"name the feature of the encoded files; features of bytes: {names}"
@@ -85,10 +86,6 @@ class PictureOptions:
         threads = self.threads or Machine.here().cpus
         assert isinstance(self.size, tuple), "created by `__post_init__`"
         return Pictures(found, self.decode, self.size, self.resize, self.augment, threads, place)
-
-
-def _is_single(one: PlacedFeature) -> bool:
-    return one.spec.type == "bytes" and (one.spec.shape == () or one.is_optional)
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,8 @@ class Pictures:
         part = part_of((height, width), self.size, self.resize)
         box = window.on(part, self.size)
         if picture is None:
-            picture = _by_turbo(data, (height, width), _reduction(box.size, self.size))
+            reduction = min(side / to for side, to in zip(box.size, self.size, strict=True))
+            picture = _by_turbo(data, (height, width), reduction)
         y, x = picture.shape[0] / height, picture.shape[1] / width
         part, box = part.scaled(x, y), box.scaled(x, y)
         if self.resize == "crop":  # pixels outside do not affect the result
@@ -168,11 +166,6 @@ class Pictures:
         whole = Box(0, 0, picture.shape[1], picture.shape[0])
         show(picture, whole, framed[top : top + inner[0], left : left + inner[1]])
         return framed
-
-
-def _reduction(box: tuple[float, float], size: Size) -> float:
-    """Return how many times larger a box is than its result."""
-    return min(side / to for side, to in zip(box, size, strict=True))
 
 
 @cache  # an import takes several microseconds, even of a module that is loaded

@@ -119,7 +119,13 @@ def schema_shapes(path: str) -> dict[str, Shape]:
     old = {one.name for one in schema.feature if one.deprecated or one.lifecycle_stage == schema_pb2.DEPRECATED}
     group = schema.tensor_representation_group[""].tensor_representation
     shapes = [*((one.name, _declared_shape(one)) for one in schema.feature), *_represented(group)]
-    return {name: shape for name, shape in shapes if shape is not None and _is_usable(shape) and name not in old}
+    # The number of values in a row gives only the size of the first dimension.
+    return {
+        name: shape
+        for name, shape in shapes
+        if shape is not None and name not in old
+        if all(size > 0 or (size == ANY_SIZE and place == 0) for place, size in enumerate(shape))
+    }
 
 
 def check_shapes(declared: Mapping[str, Shape], delivery: Delivery, rows: int, where: str | os.PathLike[str]) -> None:
@@ -139,11 +145,6 @@ def check_shapes(declared: Mapping[str, Shape], delivery: Delivery, rows: int, w
 
 def _text(shape: Shape) -> str:
     return f"the shape {list(shape)}" if shape else "one value"
-
-
-def _is_usable(shape: Shape) -> bool:
-    """Return whether the number of values in a row gives the size of the first dimension, if it is unknown."""
-    return all(size > 0 or (size == ANY_SIZE and place == 0) for place, size in enumerate(shape))
 
 
 def _declared_shape(feature: Any) -> Shape | None:

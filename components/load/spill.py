@@ -218,7 +218,9 @@ def _read_features(
             # Short names and the two parts of a TFDS sequence are joined after the last record, so all are kept.
             if wanted is not None and not {name, name.removeprefix(LISTS), sequence_name(name)} & set(wanted):
                 continue
-            kind, is_list = _kind_of(column.type.value_type), is_feature_list(column)
+            item, is_list = column.type.value_type, is_feature_list(column)
+            item = item.value_type if is_list else item
+            kind = None if item == pa.null() else _KINDS[item]  # None if no step of a feature list has a kind
             if name not in features:  # earlier records lack it, also those of earlier files
                 features[name] = new(len(features), kind, is_list)
                 features[name].add_missing(sum(held))
@@ -234,12 +236,6 @@ def _read_features(
             features[name].add_missing(block.records)
         held[block.file] += block.records
     return dict(sorted(features.items())), held
-
-
-def _kind_of(item: pa.DataType) -> Kind | None:
-    """Return the kind of the items of a column. None for a feature list whose steps have no kind."""
-    item = item.value_type if example_types.is_list(item) else item
-    return None if item == pa.null() else _KINDS[item]
 
 
 def is_feature_list(column: pa.Array) -> bool:
