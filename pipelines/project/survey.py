@@ -88,6 +88,64 @@ def survey_table(
         options = replace(options, words=words)  # names the classes true and false instead of 1 and 0
         opened = partial(Table, path, source, options=_counting(options, labels), patterns=patterns)
         table = opened(settings)
+    table, advice, facts = _read_as_written(table, opened, labels, asked, source, settings)
+    # Only now, because the rule reads cells with the types that are decided above.
+    table.check_rule()
+    found, rejected = table.statistics()
+    surveyed = _surveys(table, labels, advice, keep)
+    if table.found.unlabeled and not table.found.statistics.rows:
+        what = f"none of the {table.found.unlabeled:,} rows has a label"
+        where = f"{path}, column{'s' * (len(labels) > 1)} {', '.join(map(repr, labels))}"
+        raise InfeedError(what, where=where, do="choose a column with values: --label COLUMN")
+    first, *more = (survey_of_label(surveyed.pop(name), asked.get(name), names, path) for name in labels)
+    # Leaks, groups and repeats compare rows with one another, so they use a sample of bounded size.
+    sample, splits = table.found.sample.cells, table.sampled_splits()
+    # Dates and timestamps, by type or text.
+    times = {column.name for column in table.columns if column.type.startswith(("date", "timestamp", "time"))}
+    steps = {name: [step for one in column.features for step in one.steps] for name, column in surveyed.items()}
+    times |= {name for name, used in steps.items() if any(isinstance(step, DatePart) for step in used)}
+    tasks = {one.column.name: one.task for one in (first, *more)}
+    leaks = find_leaks(sample, tasks, times)
+    divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
+    surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in divided.items()}
+    surveyed |= _withheld(surveyed, keep) if withhold else {}
+    # Without the withheld columns: groups and repeats are about what the model sees.
+    used = [name for name, column in surveyed.items() if column.features]
+    return TableSurvey(
+        tuple(surveyed.values()),
+        first.column,
+        first.task,
+        first.column.rows,
+        classes=first.classes,
+        class_rows=first.class_rows,
+        others=tuple(more),
+        rejected=rejected,
+        unlabeled=table.found.unlabeled,
+        words=options.words,
+        groups=find_groups(sample, tasks, {n: found[n] for n in surveyed if n not in times}, used, splits),
+        repeats=find_repeats(sample, {name: found[name] for name in used}, splits),
+        not_read=table.left_out,
+        patterns=patterns,
+        rows_of=table.rows_of() if patterns else {},
+        unlabeled_files=tuple(by_name[split] for split in bare),
+        beside=beside,
+        **facts,
+    )
+
+
+def _read_as_written(
+    table: Table,
+    opened: Callable[[Mapping[str, Any]], Table],
+    labels: Sequence[str],
+    asked: Mapping[str, Task | None],
+    source: Source,
+    settings: Mapping[str, Any],
+) -> tuple[Table, dict[str, str], dict[str, Any]]:
+    """Open a table so that words for missing values, codes and numbers are read as such.
+
+    Returns:
+      The table, advice by column, and `nulls`, `codes`, `numbers` and `remarks` of the survey.
+    """
     # Each finding below changes how cells are read, so the table is opened again with it before the next one.
     written = number_columns(table.found.shapes, source, settings)
     nulls: list[str] = []
@@ -114,57 +172,20 @@ def survey_table(
         # A label with few values, such as 10% and 20%, stays a class.
         if asked.get(name, "classification" if few else "regression") != "regression":
             numbers.pop(name, None)
-    table, numbers = _with_numbers(table, numbers, opened, settings)
-    # Only now, because the rule reads cells with the types that are decided above.
-    table.check_rule()
-    found, rejected = table.statistics()
+    if numbers:  # unless filtered rows have cells of another format
+        read = opened({**settings, "numbers": {**settings.get("numbers", {}), **numbers}})
+        try:
+            as_good = read.statistics()[1] <= table.statistics()[1]
+        except InfeedError:
+            as_good = False
+        table, numbers = (read, numbers) if as_good else (table, {})
     others = {name: one for name, one in written.items() if name not in numbers}
     advice = {name: one.advice(source, settings, may_miss=name not in labels) for name, one in others.items()}
-    surveyed = _surveys(table, labels, advice, keep)
-    if table.found.unlabeled and not table.found.statistics.rows:
-        what = f"none of the {table.found.unlabeled:,} rows has a label"
-        where = f"{path}, column{'s' * (len(labels) > 1)} {', '.join(map(repr, labels))}"
-        raise InfeedError(what, where=where, do="choose a column with values: --label COLUMN")
-    first, *more = (survey_of_label(surveyed.pop(name), asked.get(name), names, path) for name in labels)
-    # Leaks, groups and repeats compare rows with one another, so they use a sample of bounded size.
-    sample, splits = table.found.sample.cells, table.sampled_splits()
-    # Dates and timestamps, by type or text.
-    times = {column.name for column in table.columns if column.type.startswith(("date", "timestamp", "time"))}
-    steps = {name: [step for one in column.features for step in one.steps] for name, column in surveyed.items()}
-    times |= {name for name, used in steps.items() if any(isinstance(step, DatePart) for step in used)}
-    tasks = {one.column.name: one.task for one in (first, *more)}
-    leaks = find_leaks(sample, tasks, times)
-    divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
-    surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in divided.items()}
-    surveyed |= _withheld(surveyed, keep) if withhold else {}
-    # Without the withheld columns: groups and repeats are about what the model sees.
-    used = [name for name, column in surveyed.items() if column.features]
     uncoded = {name: one for name, one in codes.items() if name not in coded}
     of_codes = ("codes", note_on_words(coded)), ("codes", note_on(uncoded))
     remarks = of_nulls, ("numbers", remark(written, list(numbers))), *of_codes
-    return TableSurvey(
-        tuple(surveyed.values()),
-        first.column,
-        first.task,
-        first.column.rows,
-        classes=first.classes,
-        class_rows=first.class_rows,
-        others=tuple(more),
-        rejected=rejected,
-        unlabeled=table.found.unlabeled,
-        words=options.words,
-        groups=find_groups(sample, tasks, {n: found[n] for n in surveyed if n not in times}, used, splits),
-        repeats=find_repeats(sample, {name: found[name] for name in used}, splits),
-        numbers=numbers,
-        nulls=tuple(nulls),
-        codes=tuple(coded),
-        remarks=tuple((topic, text) for topic, text in remarks if text),
-        not_read=table.left_out,
-        patterns=patterns,
-        rows_of=table.rows_of() if patterns else {},
-        unlabeled_files=tuple(by_name[split] for split in bare),
-        beside=beside,
-    )
+    told = tuple((topic, text) for topic, text in remarks if text)
+    return table, advice, {"nulls": tuple(nulls), "codes": tuple(coded), "numbers": numbers, "remarks": told}
 
 
 def _check_columns(
@@ -231,20 +252,6 @@ def _divided_by(column: ColumnSurvey, rule: SplitBy | None) -> ColumnSurvey:
         why = "rows are split by it, so its values differ between splits"
         return replace(column, features=(), useless=why, advice="")
     return column
-
-
-def _with_numbers(
-    table: Table, numbers: dict[str, str], opened: Callable[[Mapping[str, Any]], Table], settings: Mapping[str, Any]
-) -> tuple[Table, dict[str, str]]:
-    """Read the table with these numbers, unless filtered rows have cells of another format."""
-    if not numbers:
-        return table, {}
-    read = opened({**settings, "numbers": {**settings.get("numbers", {}), **numbers}})
-    try:
-        as_good = read.statistics()[1] <= table.statistics()[1]
-    except InfeedError:
-        as_good = False
-    return (read, numbers) if as_good else (table, {})
 
 
 def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> dict[str, ColumnSurvey]:
