@@ -153,14 +153,11 @@ def read_text(
             check_closed(block, options)
         bad_rows = BadRows("reject", sys.maxsize)
         rows = parse_rows(block, names, options, bad_rows)
-        yield rows.columns, _placed(rows, bad_rows.take(), options)
-
-
-def _placed(rows: TextRows, bad: Sequence[BadRow], options: CsvOptions) -> dict[int, BadRow]:
-    """Return the bad rows of a block by their positions among all rows. Line numbers determine the positions."""
-    good = [line for line, _ in locate(rows.block, rows.numbers, options)] if bad else []
-    lines = sorted([*((line, None) for line in good), *((row.line or 0, row) for row in bad)], key=itemgetter(0))
-    return {place: row for place, (_, row) in enumerate(lines) if row is not None}
+        bad = bad_rows.take()
+        # Line numbers determine the positions of the bad rows among the good ones.
+        good = [line for line, _ in locate(rows.block, rows.numbers, options)] if bad else []
+        lines = sorted([*((line, None) for line in good), *((row.line or 0, row) for row in bad)], key=itemgetter(0))
+        yield rows.columns, {place: row for place, (_, row) in enumerate(lines) if row is not None}
 
 
 def read_header(path: str, options: CsvOptions) -> tuple[tuple[str, ...], Span]:

@@ -312,7 +312,9 @@ def _halves(block: TextBlock) -> tuple[TextBlock, TextBlock]:
 
 def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.RecordBatch | None:
     """Parse all rows with Arrow. Returns None if Arrow cannot parse them or may misread them."""
-    if any(has_too_many_values(line, block.most_mb) for line in _long_lines(block)):
+    # Only a long block may hold a line with too many values.
+    lines = block.data.split(b"\n") if len(block.data) > most_values(block.most_mb) else []
+    if any(has_too_many_values(line, block.most_mb) for line in lines):
         return None
     rows = count_objects(block.data)
     if not rows:
@@ -339,11 +341,6 @@ def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.RecordBatch | None:
     most = max((one for one in largest if one is not None), default=0.0)
     # Arrow reads integers beyond 64 bits, and long integers beside fractions, as rounded floats.
     return None if most >= 2.0**63 or (most >= 2.0**53 and _LONG.search(block.data)) else batch
-
-
-def _long_lines(block: TextBlock) -> list[bytes]:
-    """Return the lines, if one of them may be too long for `has_too_many_values`."""
-    return block.data.split(b"\n") if len(block.data) > most_values(block.most_mb) else []
 
 
 def _parse_lines(
@@ -382,18 +379,14 @@ def read_rows(path: str, options: JsonlOptions, ingest: IngestOptions) -> Iterat
 
 
 def _flat_row(block: TextBlock, number: int, line: bytes, flatten: bool) -> Row | BadRow:
+    row: Row = {}
     try:
-        return _joined(_flat_cells(parse_line(line, block.most_mb, JsonNumber), "", flatten))
+        for name, value in _flat_cells(parse_line(line, block.most_mb, JsonNumber), "", flatten):
+            if name in row:
+                raise MismatchError(name, f"the column {name!r} occurs twice")
+            row[name] = value
     except MismatchError as error:
         return block.bad_row(number, error.reason, line, error.column or None)
-
-
-def _joined(columns: Iterator[tuple[str, Any]]) -> Row:
-    row: Row = {}
-    for name, value in columns:
-        if name in row:
-            raise MismatchError(name, f"the column {name!r} occurs twice")
-        row[name] = value
     return row
 
 

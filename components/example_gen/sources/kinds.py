@@ -71,7 +71,9 @@ def infer_kind(cells: pa.StringArray) -> CellKind:
         if _try_cast(cells, pa.int64()) is not None:
             return CellKind.INT
         floats = _try_cast(cells, pa.float64())
-        if floats is not None and not _have_plus_signs(cells) and _are_floats_meant(cells, floats):
+        # Arrow 18 and later reads an integer such as +49 only as a float.
+        have_plus = b"+" in bytes(cells.buffers()[2] or b"") and pc.any(pc.starts_with(cells, "+")).as_py()
+        if floats is not None and not have_plus and _are_floats_meant(cells, floats):
             return CellKind.FLOAT
     kind = CellKind.EMPTY
     for cell in cells.unique():
@@ -175,11 +177,6 @@ def _try_cast(cells: pa.StringArray, to: pa.DataType) -> pa.Array | None:
 def _may_mislead(cells: pa.StringArray) -> bool:
     text = bytes(cells.buffers()[2] or b"")
     return any(sign in text for sign in _NOT_IN_PYTHON)
-
-
-def _have_plus_signs(cells: pa.StringArray) -> bool:
-    """Return whether a cell is a number such as +49, which Arrow 18 and later reads only as a float."""
-    return b"+" in bytes(cells.buffers()[2] or b"") and pc.any(pc.starts_with(cells, "+")).as_py()
 
 
 def _are_floats_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:

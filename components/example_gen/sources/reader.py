@@ -157,16 +157,16 @@ def _of_items(items: Iterator[Any], where: str) -> ArrowStream | DictRows:
     if first is None or isinstance(first, Mapping):
         rows = _rows(chain([first], items) if first is not None else iter(()), where)
         return DictRows(list(islice(rows, SAMPLE)), rows)
-    tables = (_batches(item, where) for item in chain([first], items))
+
+    def table_of(item: Any) -> ArrowStream:
+        if table := _table_of(item):
+            return table
+        do = "yield dicts of columns and values, or record batches"
+        raise InfeedError(f"a row has the type {type_of(item)}", where=where, do=do)
+
+    tables = map(table_of, chain([first], items))
     one = next(tables)
     return ArrowStream(one.first, chain.from_iterable(table.stream for table in chain([one], tables)))
-
-
-def _batches(item: Any, where: str) -> ArrowStream:
-    if table := _table_of(item):
-        return table
-    do = "yield dicts of columns and values, or record batches"
-    raise InfeedError(f"a row has the type {type_of(item)}", where=where, do=do)
 
 
 def _rows(rows: Iterator[Any], where: str) -> Iterator[Mapping[str, Any]]:
@@ -206,26 +206,12 @@ class ReaderOptions(ColumnOptions):
 
 
 @dataclass(frozen=True)
-class _GivenData:
-    """Data of this process, which may be readable only once."""
-
-    name: str
-    data: ArrowStream | DictRows
-
-    @property
-    def where(self) -> str:
-        return self.name
-
-    def open(self) -> ArrowStream | DictRows:
-        return self.data
-
-
-@dataclass(frozen=True)
-class _ReaderCall:
-    """A call of a user's function."""
+class _Part:
+    """A call of a user's function, or `given` data of this process, which may be readable only once."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    given: ArrowStream | DictRows | None = None
 
     @property
     def where(self) -> str:
@@ -234,6 +220,8 @@ class _ReaderCall:
         return f"{self.name}, part {self.arguments['part']} of {self.arguments['parts']}"
 
     def open(self) -> ArrowStream | DictRows:
+        if self.given is not None:
+            return self.given
         return data_of(user_code.load(self.name, _OPTION)(**self.arguments), self.where)
 
 
@@ -241,7 +229,7 @@ def open_given(data: Any, options: IngestOptions, asked: ReaderOptions) -> Opene
     """Open data of this process. Raise InfeedError with the type of unsupported data."""
     name = f"source ({type_of(data)})"
     with _errors(name, again=False):
-        given = _GivenData(name, data_of(data, name))
+        given = _Part(name, given=data_of(data, name))
     return _opened([(None, given)], _digest([name], asked), asked.version, options, asked)
 
 
@@ -284,12 +272,12 @@ def _version(function: str, asked: ReaderOptions) -> str | int | None:
         return newest() if callable(newest) else newest
 
 
-def _calls(function: str, version: str | int | None, asked: ReaderOptions) -> list[_ReaderCall]:
+def _calls(function: str, version: str | int | None, asked: ReaderOptions) -> list[_Part]:
     takes = _parameters(user_code.load(function, _OPTION))
     always = {"version": version} if "version" in takes else {}
     if not {"part", "parts"} <= takes:
-        return [_ReaderCall(function, always)]
-    return [_ReaderCall(function, {**always, "part": part, "parts": asked.parts}) for part in range(asked.parts)]
+        return [_Part(function, always)]
+    return [_Part(function, {**always, "part": part, "parts": asked.parts}) for part in range(asked.parts)]
 
 
 def _parameters(function: Any) -> set[str]:
@@ -300,7 +288,7 @@ def _parameters(function: Any) -> set[str]:
 
 
 def _opened(
-    calls: Sequence[tuple[str | None, _GivenData | _ReaderCall]],
+    calls: Sequence[tuple[str | None, _Part]],
     digest: str,
     version: str | int | None,
     options: IngestOptions,
@@ -314,7 +302,7 @@ def _opened(
     return OpenedSource(source, schema, tasks, read, place=calls[0][1].name)
 
 
-def _columns(calls: Sequence[_GivenData | _ReaderCall], asked: ReaderOptions) -> pa.Schema:
+def _columns(calls: Sequence[_Part], asked: ReaderOptions) -> pa.Schema:
     """Return the columns to keep: those of the first table, or of the first rows of all calls."""
     rows = list[Mapping[str, Any]]()
     for call in calls:
@@ -333,9 +321,9 @@ def _columns(calls: Sequence[_GivenData | _ReaderCall], asked: ReaderOptions) ->
 def _read(
     part: FilePart, columns: pa.Schema, schema: pa.Schema, asked: ReaderOptions, limits: Limits, *, bad_rows: BadRows
 ) -> Batches:
-    call: _GivenData | _ReaderCall = part.piece
+    call: _Part = part.piece
     convert = partial(read_numbers, numbers=asked.numbers) if asked.numbers else None
-    with _errors(call.where, again=isinstance(call, _ReaderCall)):
+    with _errors(call.where, again=call.given is None):
         data = call.open()
         how = (columns, asked.columns, call.where)
         found = data.batches(*how) if isinstance(data, ArrowStream) else data.batches(*how, limits.block, bad_rows)

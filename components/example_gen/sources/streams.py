@@ -349,7 +349,12 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
             reader = pa.CompressedInputStream(file, "zstd")
         reader = _Recoder(reader, encoding) if _is_recoded(encoding) else reader
         try:
-            _skip(reader, span.start, block_bytes)
+            if isinstance(reader, pa.NativeFile) and reader.seekable():
+                reader.seek(span.start)
+            else:
+                skipped = 0
+                while skipped < span.start:
+                    skipped += len(reader.read(min(span.start - skipped, block_bytes)))
             left = float("inf") if span.stop is None else span.stop - span.start
             # Check decoded content as well, because the first bytes of the file are not its text.
             first = reader is not file and not span.start
@@ -371,14 +376,6 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
 
 def _is_recoded(encoding: str) -> bool:
     return codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig")
-
-
-def _skip(reader: Any, size: int, block_bytes: int) -> None:
-    if isinstance(reader, pa.NativeFile) and reader.seekable():
-        reader.seek(size)
-        return
-    while size:
-        size -= len(reader.read(min(size, block_bytes)))
 
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:
