@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from opened_sources import batches_of
 from pyarrow import parquet as pq
 
 from infeed import components
@@ -15,7 +16,6 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import formats
 from infeed.components.example_gen.formats import open_source
-from infeed.components.example_gen.inputs import BadRows
 
 
 @pytest.mark.parametrize("kind", formats.FORMATS)
@@ -176,7 +176,7 @@ def test_booleans_become_words_and_whole_numbers_fractions_if_asked(tmp_path: Pa
     pq.write_table(table, tmp_path / "a.parquet")
     options = IngestOptions(words=("sold", "rooms"), fractions=("rooms", "sold"))
     opened = open_source(str(tmp_path), "parquet", options, {})
-    (batch,) = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
+    (batch,) = batches_of(opened)
     assert batch.schema == opened.schema
     assert batch.to_pydict() == {
         "sold": ["true", None, "false"],

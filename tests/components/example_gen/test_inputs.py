@@ -8,6 +8,7 @@ from pathlib import Path
 import fastavro
 import pyarrow as pa
 import pytest
+from opened_sources import batches_of, rows_of
 from pyarrow import parquet as pq
 
 from infeed.components.base.errors import InfeedError
@@ -39,8 +40,7 @@ def test_a_large_csv_file_is_several_tasks(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n" + "".join(f'{row},"two\nlines"\n' for row in range(2_000)))
     opened = open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(block_bytes=1024), CsvOptions())
     assert len(opened.tasks) == 5
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
-    assert [x for batch in batches for x in batch.column(0).to_pylist()] == list(range(2_000))
+    assert [x for batch in batches_of(opened) for x in batch.column(0).to_pylist()] == list(range(2_000))
 
 
 def read_numbers(path: str) -> Iterator[pa.RecordBatch]:
@@ -53,8 +53,7 @@ def test_a_source_in_one_function(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("3")
     opened = open_files("numbers", str(tmp_path), {None: "*"}, read_numbers)
     assert opened.schema.names == ["n", "inner.half"]
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
-    assert [row for batch in batches for row in batch.to_pylist()] == [
+    assert rows_of(opened) == [
         {"n": 1, "inner.half": 0.5},
         {"n": 2, "inner.half": 1.0},
         {"n": 3, "inner.half": 1.5},
@@ -80,7 +79,7 @@ def test_input_that_is_split_keeps_its_splits_and_shares_its_types(tmp_path: Pat
 def test_images_are_tasks_of_about_a_block(digits: str) -> None:
     opened = open_images(digits, {None: "*/*"}, IngestOptions(block_bytes=4096))
     assert len(opened.tasks) > 1
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
+    batches = list(batches_of(opened))
     assert sum(batch.num_rows for batch in batches) == 120
     assert {batch.schema for batch in batches} == {opened.schema}
     assert opened.provenance.files == 120
@@ -154,7 +153,7 @@ def test_a_file_that_changes_while_it_is_read(
     path = tmp_path / name
     kind = write_good(path)
     opened = open_source(str(tmp_path), kind, IngestOptions(block_bytes=1024, on_bad_row="reject"), {})
-    batches = (batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows("reject", 9_999)))
+    batches = batches_of(opened, BadRows("reject", 9_999))
     if when == "amid":
         next(batches)
     change(path)
@@ -192,7 +191,7 @@ def test_a_link_that_leads_nowhere_is_an_error_that_names_it_and_the_remedy(tmp_
 def test_rejected_links_are_counted_and_pipes_are_named(tmp_path: Path) -> None:
     irregular(tmp_path)
     opened, bad_rows = open_rows(tmp_path, "reject"), BadRows("reject", 10)
-    rows = sum(batch.num_rows for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows))
+    rows = sum(batch.num_rows for batch in batches_of(opened, bad_rows))
     assert rows == 2
     assert [row.file for row in bad_rows.take()] == [str(tmp_path / "b.csv")]
     (warning,) = opened.warnings

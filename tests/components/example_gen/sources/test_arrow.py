@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from opened_sources import rows_of
 from pyarrow import feather
 
 from infeed.components.base.errors import InfeedError
@@ -39,13 +39,6 @@ def write_feather(path: Path, table: pa.Table = TABLE, **options: Any) -> None:
 
 def open_folder(folder: Path, *, columns: list[str] | None = None, **options: Any) -> OpenedSource:
     return open_arrow(str(folder), {None: "*"}, IngestOptions(**options), ArrowOptions(columns))
-
-
-def rows_of(opened: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[dict[str, Any]]:
-    for task in opened.tasks:
-        for batch in opened.read(task.payload, bad_rows=bad_rows or BadRows()):
-            assert batch.schema == opened.schema
-            yield from batch.to_pylist()
 
 
 def flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -12,12 +12,13 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from opened_sources import batches_of, rows_of
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.inputs import BadRows, OpenedSource
+from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.sources import avro
 from infeed.components.example_gen.sources.avro import to_arrow
 
@@ -75,13 +76,6 @@ def write(folder: Path, schema: Any, rows: list[dict[str, Any]], name: str = "a.
 
 def open_(folder: Path, block_bytes: int = 8 << 20, **options: Any) -> OpenedSource:
     return avro.open_avro(str(folder), {None: "*"}, IngestOptions(block_bytes=block_bytes, **options))
-
-
-def rows_of(opened: OpenedSource) -> Iterator[dict[str, Any]]:
-    for task in opened.tasks:
-        for batch in opened.read(task.payload, bad_rows=BadRows()):
-            assert batch.schema == opened.schema
-            yield from batch.to_pylist()
 
 
 @pytest.mark.parametrize(("type", "value", "arrow", "expected"), TYPES, ids=lambda value: str(value)[:40])
@@ -262,7 +256,7 @@ def test_large_values_come_row_by_row(tmp_path: Path) -> None:
     rows = [{"a": str(number) * 1_000_000} for number in range(5)]
     write(tmp_path, schema_of(a="string"), rows, codec="deflate")
     opened = open_(tmp_path, 1 << 20)
-    sizes = [batch.num_rows for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
+    sizes = [batch.num_rows for batch in batches_of(opened)]
     assert sizes == [2, 2, 1]
     assert list(rows_of(opened)) == rows
 

@@ -12,11 +12,12 @@ from typing import Any
 import grpc
 import pyarrow as pa
 import pytest
+from opened_sources import rows_of
 
 from infeed import components
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen.inputs import BadRows, OpenedSource
+from infeed.components.example_gen.inputs import OpenedSource
 
 # Not for TFX's sake: Google's clients take seconds to import, and are not while tests are collected.
 pytestmark = pytest.mark.tfx
@@ -156,13 +157,6 @@ def open_(query: str, stand_in: Any, **changes: Any) -> OpenedSource:
 
     options = bigquery.BigQueryOptions(**{**vars(stand_in.options), **changes})
     return bigquery.open_bigquery({None: query}, IngestOptions(), options)
-
-
-def rows_of(opened: OpenedSource) -> Iterator[dict[str, Any]]:
-    for task in opened.tasks:
-        for batch in opened.read(task.payload, bad_rows=BadRows()):
-            assert batch.schema == opened.schema
-            yield from batch.to_pylist()
 
 
 def test_a_tables_streams_are_the_tasks_and_every_row_comes_once(stand_in: StandIn) -> None:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from opened_sources import batches_of, rows_of
 from pyarrow import parquet as pq
 
 from infeed.components.base.errors import InfeedError
@@ -60,10 +61,6 @@ def opened(form: str, folder: Path, *tables: pa.Table, chunk: int = 100, **optio
     return open_source(str(folder), kind, IngestOptions(**options), {"columns": columns})
 
 
-def batches_of(source: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[pa.RecordBatch]:
-    return (one for task in source.tasks for one in source.read(task.payload, bad_rows=bad_rows or BadRows()))
-
-
 @every_form
 def test_a_big_part_of_a_file_comes_in_blocks(form: str, tmp_path: Path) -> None:
     source = opened(form, tmp_path, pa.table({"n": range(2_000)}), chunk=2_000, block_bytes=2_000)
@@ -89,7 +86,7 @@ def test_only_the_columns_asked_for_are_read(form: str, tmp_path: Path) -> None:
 @every_form
 def test_a_file_without_any_of_the_columns_asked_for_still_has_its_rows(form: str, tmp_path: Path) -> None:
     source = opened(form, tmp_path, pa.table({"x": [1]}), pa.table({"y": [2, 3]}), columns=["x"])
-    assert [row for batch in batches_of(source) for row in batch.to_pylist()] == [{"x": 1}, {"x": None}, {"x": None}]
+    assert [row for row in rows_of(source)] == [{"x": 1}, {"x": None}, {"x": None}]
 
 
 @every_form

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from opened_sources import batches_of
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
@@ -38,7 +39,7 @@ def open_csv(path: str, options: CsvOptions | None = None, block_bytes: int = 8 
 
 
 def read_blocks(opened: OpenedSource) -> list[pa.RecordBatch]:
-    return [block for task in opened.tasks for block in opened.read(task.payload, bad_rows=BadRows())]
+    return list(batches_of(opened))
 
 
 def read(path: str, options: CsvOptions | None = None, **sizes: int) -> dict[str, list[Any]]:
@@ -193,7 +194,7 @@ def open_rejecting(path: str, options: CsvOptions | None = None) -> tuple[dict[s
     folder, name = path.rsplit("/", 1)
     opened = csv_files.open_csv(folder, {None: name}, IngestOptions(on_bad_row="reject", block_bytes=1024), options)
     bad_rows = BadRows("reject", 100)
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
+    batches = list(batches_of(opened, bad_rows))
     return pa.Table.from_batches(batches, opened.schema).to_pydict(), list(bad_rows.take())
 
 

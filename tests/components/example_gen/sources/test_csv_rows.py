@@ -9,9 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opened_sources import batches_of
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
@@ -239,8 +241,7 @@ def values(found: object) -> list[list[str]]:
 def read(path: Path, options: CsvOptions, limit: int = 100) -> tuple[dict[str, list[object]], list[BadRow]]:
     opened = csv_files.open_csv(str(path.parent), {None: path.name}, IngestOptions(on_bad_row="reject"), options)
     bad_rows = BadRows("reject", limit)
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
-    table = {name: [cell for batch in batches for cell in batch[name].to_pylist()] for name in opened.schema.names}
+    table = pa.Table.from_batches(batches_of(opened, bad_rows), opened.schema).to_pydict()
     return table, list(bad_rows.take())
 
 

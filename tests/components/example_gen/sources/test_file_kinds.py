@@ -12,6 +12,7 @@ from pathlib import Path
 import fastavro
 import pyarrow as pa
 import pytest
+from opened_sources import batches_of
 from pyarrow import parquet as pq
 
 from infeed.components.base.errors import InfeedError
@@ -123,8 +124,7 @@ def test_a_file_that_is_not_text_is_a_bad_row_where_each_file_is_a_row(tmp_path:
     (tmp_path / "b.txt").write_text("good")
     source = open_source(str(tmp_path), "text", IngestOptions(), {"unit": "file"})
     bad_rows = BadRows("reject", 5)
-    batches = [batch for task in source.tasks for batch in source.read(task.payload, bad_rows=bad_rows)]
-    assert [text for batch in batches for text in batch[0].to_pylist()] == ["good"]
+    assert [text for batch in batches_of(source, bad_rows) for text in batch[0].to_pylist()] == ["good"]
     assert [os.path.basename(row.file) for row in bad_rows.take()] == ["a.txt"]
 
 

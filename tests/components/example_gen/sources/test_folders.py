@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opened_sources import batches_of, rows_of
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.files import FileStat
@@ -73,7 +74,7 @@ def test_a_file_beyond_the_limit_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "small").write_bytes(b"1")
     opened = folders.open_binary(str(tmp_path), {None: "*"}, IngestOptions(max_row_mb=1))
     bad_rows = BadRows("reject", 1)
-    assert sum(batch.num_rows for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)) == 1
+    assert sum(batch.num_rows for batch in batches_of(opened, bad_rows)) == 1
     (bad,) = bad_rows.take()
     assert bad.file.endswith("large")
     assert "max_row_mb" in bad.reason
@@ -87,9 +88,7 @@ def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
 
 def rows(root: Path, pattern: str = "*", bad_rows: BadRows | None = None, **options: Any) -> list[dict[str, Any]]:
     opened = folders.open_text(str(root), {None: pattern}, IngestOptions(block_bytes=1024), TextOptions(**options))
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows or BadRows())]
-    assert all(batch.schema == opened.schema for batch in batches)
-    return [row for batch in batches for row in batch.to_pylist()]
+    return rows_of(opened, bad_rows)
 
 
 def test_a_row_a_line(tmp_path: Path) -> None:
@@ -163,8 +162,7 @@ def test_a_compressed_text_is_bounded_by_what_it_decodes_to(tmp_path: Path) -> N
         str(tmp_path), {None: "*"}, IngestOptions(max_row_mb=1), folders.TextOptions(unit="file")
     )
     bad_rows = BadRows("reject", 1)
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
-    found = [row["text"] for batch in batches for row in batch.to_pylist()]
+    found = [row["text"] for row in rows_of(opened, bad_rows)]
     assert found == ["short"]
     (bad,) = bad_rows.take()
     assert "max_row_mb, which is 1" in bad.reason

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from opened_sources import rows_of
 from PIL import Image
 
 from infeed.components.base.errors import InfeedError
@@ -96,9 +97,7 @@ def test_a_damaged_header_never_makes_an_error_of_another_kind(form: str, place:
 
 def rows(root: str, pattern: str = "*/*", bad_rows: BadRows | None = None, **options: Any) -> list[dict[str, Any]]:
     opened = image_files.open_images(root, {None: pattern}, IngestOptions(block_bytes=4096), ImageOptions(**options))
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows or BadRows())]
-    assert all(batch.schema == opened.schema for batch in batches)
-    return [row for batch in batches for row in batch.to_pylist()]
+    return rows_of(opened, bad_rows)
 
 
 def test_a_row_keeps_the_files_own_bytes(tmp_path: Path) -> None:
@@ -238,8 +237,7 @@ def test_rows_of_a_csv_that_name_no_image_are_set_aside(tmp_path: Path) -> None:
     options = IngestOptions(on_bad_row="reject")
     opened = image_files.open_images(str(tmp_path), {None: "labels.csv"}, options)
     bad_rows = BadRows("reject", 10)
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
-    assert [row["image/encoded"] for batch in batches for row in batch.to_pylist()] == [content]
+    assert [row["image/encoded"] for row in rows_of(opened, bad_rows)] == [content]
     assert [(row.line, row.column, row.reason, row.text) for row in bad_rows.take()] == [
         (2, "path", "there is no file '2.png' relative to the CSV", "2.png,dog"),
         (4, "label", "there is no label for '1.png'", "1.png,"),

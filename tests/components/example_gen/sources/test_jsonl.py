@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opened_sources import batches_of, rows_of
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
@@ -30,9 +31,7 @@ def open_jsonl(root: Path, *contents: str | bytes, on_bad_row: Any = "fail", **o
 
 def read(opened: OpenedSource) -> tuple[list[dict[str, Any]], list[BadRow]]:
     bad_rows = BadRows("reject", 1_000)
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
-    assert all(batch.schema == opened.schema for batch in batches)
-    return [row for batch in batches for row in batch.to_pylist()], list(bad_rows.take())
+    return rows_of(opened, bad_rows), list(bad_rows.take())
 
 
 def rows(root: Path, *contents: str | bytes, **options: Any) -> list[dict[str, Any]]:
@@ -249,8 +248,7 @@ def test_a_row_of_too_many_values_is_a_bad_row_before_it_is_parsed(tmp_path: Pat
         str(tmp_path), {None: "*"}, IngestOptions(on_bad_row="reject", max_row_mb=1), JsonlOptions()
     )
     bad_rows = BadRows("reject", 5)
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
-    found = [n for batch in batches for n in batch["n"].to_pylist()]
+    found = [n for batch in batches_of(opened, bad_rows) for n in batch["n"].to_pylist()]
     assert found == ([0] if value == "[null]" else [limit - 2, 0])
     [bad] = bad_rows.take()
     assert f'"n": {limit + 2}' in bad.text

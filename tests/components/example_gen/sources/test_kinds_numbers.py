@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from opened_sources import batches_of
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
@@ -86,8 +87,7 @@ def tables(folder: Path, cells: list[str]) -> dict[str, Path]:
 def prices(path: Path, kind: str, bad_rows: BadRows, **settings: object) -> list[float]:
     opened = open_source(str(path), kind, IngestOptions(on_bad_row="reject"), settings)
     assert opened.schema.field("price").type == pa.float64()
-    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
-    return [value for batch in batches for value in batch.column("price").to_pylist()]
+    return [value for batch in batches_of(opened, bad_rows) for value in batch.column("price").to_pylist()]
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])

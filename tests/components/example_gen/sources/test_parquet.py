@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from opened_sources import batches_of, rows_of
 from pyarrow import parquet as pq
 
 from infeed.components.base.errors import InfeedError
@@ -16,7 +17,6 @@ from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources import parquet
 from infeed.components.example_gen.sources.parquet import ParquetOptions
 
@@ -30,13 +30,6 @@ ROWS = [
 def write(folder: Path, name: str, rows: list[dict[str, Any]], **options: Any) -> None:
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows), folder / name, **options)
-
-
-def rows_of(opened: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[dict[str, Any]]:
-    for task in opened.tasks:
-        for batch in opened.read(task.payload, bad_rows=bad_rows or BadRows()):
-            assert batch.schema == opened.schema
-            yield from batch.to_pylist()
 
 
 def flat(row: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +127,7 @@ def dictionary(values: list[str], picks: list[int]) -> pa.Array:
 
 def read_all(folder: Path, options: IngestOptions) -> list[pa.RecordBatch]:
     opened = parquet.open_parquet(str(folder), {None: "*"}, options, ParquetOptions())
-    return [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
+    return list(batches_of(opened))
 
 
 def test_blocks_are_cut_by_what_texts_decode_to_and_not_by_the_file(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from opened_sources import rows_of
 
 import infeed
 from infeed.components.base.errors import InfeedError
@@ -45,9 +46,7 @@ def write(folder: Path, code: str) -> str:
 def read(function: str, bad_rows: BadRows | None = None, **settings: Any) -> list[dict[str, Any]]:
     opened = open_source(function, "reader", IngestOptions(block_bytes=10_000), settings)
     bad_rows = bad_rows or BadRows()
-    batches = [one for task in opened.tasks for one in opened.read(task.payload, bad_rows=bad_rows)]
-    assert all(batch.schema == opened.schema for batch in batches)
-    return [row for batch in batches for row in batch.to_pylist()]
+    return rows_of(opened, bad_rows)
 
 
 @pytest.mark.parametrize("parts", [1, 7])

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from opened_sources import batches_of
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
@@ -55,10 +56,8 @@ def open_(query: str, options: SqlOptions, **ingest: Any) -> OpenedSource:
 
 
 def rows_of(opened: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[tuple[Any, ...]]:
-    for task in opened.tasks:
-        for batch in opened.read(task.payload, bad_rows=bad_rows or BadRows()):
-            assert batch.schema == opened.schema
-            yield from zip(*batch.to_pydict().values(), strict=True)
+    for batch in batches_of(opened, bad_rows):
+        yield from zip(*batch.to_pydict().values(), strict=True)
 
 
 @pytest.mark.usefixtures("trips")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from opened_sources import batches_of
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
@@ -31,9 +32,8 @@ def open_(query: str, options: SqlOptions) -> OpenedSource:
 
 
 def rows_of(opened: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[tuple[Any, ...]]:
-    for task in opened.tasks:
-        for batch in opened.read(task.payload, bad_rows=bad_rows or BadRows()):
-            yield from zip(*batch.to_pydict().values(), strict=True)
+    for batch in batches_of(opened, bad_rows):
+        yield from zip(*batch.to_pydict().values(), strict=True)
 
 
 # declared as, a value, its type by SQLAlchemy, by ADBC, and what is read by both

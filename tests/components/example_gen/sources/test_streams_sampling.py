@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opened_sources import batches_of
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.options import IngestOptions
@@ -39,7 +40,7 @@ def tasks_of(task_bytes: int) -> Iterator[None]:
 
 def read_in_order(source: OpenedSource) -> Outcome:
     bad_rows = BadRows("reject", 9_999)
-    batches = [batch for task in source.tasks for batch in source.read(task.payload, bad_rows=bad_rows)]
+    batches = list(batches_of(source, bad_rows))
     return source.schema, pa.Table.from_batches(batches, source.schema).to_pylist(), list(bad_rows.take())
 
 

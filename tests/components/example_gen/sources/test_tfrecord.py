@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opened_sources import batches_of
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import records
@@ -158,7 +159,7 @@ def open_cut(folder: Path) -> OpenedSource:
 
 
 def read_all(source: OpenedSource) -> list[bytes]:
-    batches = (batch for task in source.tasks for batch in source.read(task.payload, bad_rows=BadRows()))
+    batches = batches_of(source)
     return [record for batch in batches for record in batch.column(0).to_pylist()]
 
 
