@@ -75,7 +75,14 @@ def ingest(
     into = files.path_text(output, "infeed.ingest, output")
     options, buckets = options or IngestOptions(), Buckets(tuple((splits or DEFAULT_SHARES).items()))
     check_output(into, overwrite)  # before the source is opened, which may read all of it
-    opened = _open(source, format, options, source_options or {})
+    if isinstance(source, str | os.PathLike):
+        place, given = os.fspath(source), source_options or {}
+        opened = open_source(place, format or guess_format(place), options, given, "source_options", sampled=True)
+    elif format is None:
+        opened = open_data(source, options, source_options or {}, "source_options")
+    else:
+        what = f"format is {format!r}, but source is not a path"
+        raise InfeedError(what, where="infeed.ingest, format", do="leave it out, or use a path as source")
     with unfinished(into, overwrite) as root, choose(work_of(opened), processes=workers) as engine:
 
         def attempt(source: OpenedSource) -> Manifest:
@@ -83,16 +90,6 @@ def ingest(
             return steps.ingest(source.tasks, job, map_fn=engine.map)
 
         return settled(opened, attempt)
-
-
-def _open(source: Any, format: str | None, options: IngestOptions, settings: Mapping[str, Any]) -> OpenedSource:
-    if isinstance(source, str | os.PathLike):
-        place = os.fspath(source)
-        return open_source(place, format or guess_format(place), options, settings, "source_options", sampled=True)
-    if format is not None:
-        what = f"format is {format!r}, but source is not a path"
-        raise InfeedError(what, where="infeed.ingest, format", do="leave it out, or use a path as source")
-    return open_data(source, options, settings, "source_options")
 
 
 def work_of(opened: OpenedSource) -> Work:
@@ -233,28 +230,23 @@ def put_folder(source: str, target: str) -> None:
     """
     # Without the flush, a power loss could leave the new name with empty files.
     files.sync(source)
-    if os.path.lexists(target):
-        _replace(source, target)
-    else:
+    if not os.path.lexists(target):
         os.rename(source, target)
+    else:
+        try:
+            _exchange(source, target)
+        except OSError:  # the kernel or the file system does not support it, so three renames swap the folders
+            # A process that dies between these renames leaves the old folder at `between`, which `mend` restores.
+            between = _backup_path(target)
+            os.rename(target, between)
+            try:
+                os.rename(source, target)
+            except OSError:
+                os.rename(between, target)
+                raise
+            os.rename(between, source)
     files.sync_names(os.path.dirname(os.path.abspath(target)))
     files.remove(source)
-
-
-def _replace(source: str, target: str) -> None:
-    """Swap two folders. If the file system cannot do it atomically, use three renames."""
-    try:
-        _exchange(source, target)
-    except OSError:  # the kernel or the file system does not support it
-        # A process that dies between these renames leaves the old folder at `between`, which `mend` restores.
-        between = _backup_path(target)
-        os.rename(target, between)
-        try:
-            os.rename(source, target)
-        except OSError:
-            os.rename(between, target)
-            raise
-        os.rename(between, source)
 
 
 def mend(target: str) -> None:

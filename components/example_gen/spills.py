@@ -195,25 +195,24 @@ def strata_of_rows(
     """
     if ranks is None and not any(by):
         return Strata.none(batch.num_rows)
-    first, first_labels = _encode_labels(batch, by[0]) if ranks is None else _encode_ranks(ranks)
+    if ranks is None:
+        first, first_labels = _encode_labels(batch, by[0])
+    else:
+        numbers: dict[Label, int] = {}
+        first = np.array([numbers.setdefault(rank, len(numbers)) for rank in ranks], np.int64)
+        first_labels = list(numbers)
     second, second_labels = _encode_labels(batch, by[1])
-    pairs, numbers = np.unique(first * len(second_labels) + second, return_inverse=True)
+    pairs, strata = np.unique(first * len(second_labels) + second, return_inverse=True)
     if len(pairs) > _MOST_LABELS:
         what = f"one block has more than {_MOST_LABELS} distinct labels"
         raise InfeedError(what, where=label_columns(by), do="stratify or balance by a column with few distinct values")
     labels = [(first_labels[pair // len(second_labels)], second_labels[pair % len(second_labels)]) for pair in pairs]
-    return Strata(numbers.reshape(-1), labels)
+    return Strata(strata.reshape(-1), labels)
 
 
 def label_columns(by: tuple[str | None, str | None]) -> str:
     """Name the label columns, for errors."""
     return f"column {' and '.join(repr(name) for name in by if name)}" if any(by) else "exact splits"
-
-
-def _encode_ranks(ranks: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], list[Label]]:
-    numbers: dict[Label, int] = {}
-    of_rows = [numbers.setdefault(rank, len(numbers)) for rank in ranks]
-    return np.array(of_rows, np.int64), list(numbers)
 
 
 def _encode_labels(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.int64], list[Label]]:

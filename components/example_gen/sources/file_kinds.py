@@ -137,15 +137,14 @@ def _head(path: str) -> bytes:
 
 
 def _kind_of(path: str, head: bytes, kinds: Iterable[FileKind]) -> FileKind | None:
-    return next((kind for kind in kinds if head.startswith(kind.start) and _ends_with(path, kind.end)), None)
-
-
-def _ends_with(path: str, end: bytes) -> bool:
-    if not end:
-        return True
-    with files.open_input(path) as file:
-        file.seek(max(file.size() - len(end), 0))
-        return bool(file.read() == end)
+    for kind in (one for one in kinds if head.startswith(one.start)):
+        if not kind.end:
+            return kind
+        with files.open_input(path) as file:
+            file.seek(max(file.size() - len(kind.end), 0))
+            if file.read() == kind.end:
+                return kind
+    return None
 
 
 def _command(format: str, path: str) -> str:

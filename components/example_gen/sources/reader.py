@@ -206,7 +206,7 @@ class ReaderOptions(ColumnOptions):
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ReaderCall:
     """A call of a user's function, or `given` data of this process, which may be readable only once."""
 
     name: str
@@ -229,7 +229,7 @@ def open_given(data: Any, options: IngestOptions, asked: ReaderOptions) -> Opene
     """Open data of this process. Raise InfeedError with the type of unsupported data."""
     name = f"source ({type_of(data)})"
     with _errors(name, again=False):
-        given = _Part(name, given=data_of(data, name))
+        given = _ReaderCall(name, given=data_of(data, name))
     return _opened([(None, given)], _digest([name], asked), asked.version, options, asked)
 
 
@@ -272,12 +272,12 @@ def _version(function: str, asked: ReaderOptions) -> str | int | None:
         return newest() if callable(newest) else newest
 
 
-def _calls(function: str, version: str | int | None, asked: ReaderOptions) -> list[_Part]:
+def _calls(function: str, version: str | int | None, asked: ReaderOptions) -> list[_ReaderCall]:
     takes = _parameters(user_code.load(function, _OPTION))
     always = {"version": version} if "version" in takes else {}
     if not {"part", "parts"} <= takes:
-        return [_Part(function, always)]
-    return [_Part(function, {**always, "part": part, "parts": asked.parts}) for part in range(asked.parts)]
+        return [_ReaderCall(function, always)]
+    return [_ReaderCall(function, {**always, "part": part, "parts": asked.parts}) for part in range(asked.parts)]
 
 
 def _parameters(function: Any) -> set[str]:
@@ -288,7 +288,7 @@ def _parameters(function: Any) -> set[str]:
 
 
 def _opened(
-    calls: Sequence[tuple[str | None, _Part]],
+    calls: Sequence[tuple[str | None, _ReaderCall]],
     digest: str,
     version: str | int | None,
     options: IngestOptions,
@@ -302,7 +302,7 @@ def _opened(
     return OpenedSource(source, schema, tasks, read, place=calls[0][1].name)
 
 
-def _columns(calls: Sequence[_Part], asked: ReaderOptions) -> pa.Schema:
+def _columns(calls: Sequence[_ReaderCall], asked: ReaderOptions) -> pa.Schema:
     """Return the columns to keep: those of the first table, or of the first rows of all calls."""
     rows = list[Mapping[str, Any]]()
     for call in calls:
@@ -321,7 +321,7 @@ def _columns(calls: Sequence[_Part], asked: ReaderOptions) -> pa.Schema:
 def _read(
     part: FilePart, columns: pa.Schema, schema: pa.Schema, asked: ReaderOptions, limits: Limits, *, bad_rows: BadRows
 ) -> Batches:
-    call: _Part = part.piece
+    call: _ReaderCall = part.piece
     convert = partial(read_numbers, numbers=asked.numbers) if asked.numbers else None
     with _errors(call.where, again=call.given is None):
         data = call.open()

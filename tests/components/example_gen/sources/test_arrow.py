@@ -52,13 +52,13 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
 def test_every_value_comes_back_in_order(tmp_path: Path, write: Any, table: pa.Table, compression: str | None) -> None:
     write(tmp_path / "a.arrow", table, compression=compression)
     opened = open_folder(tmp_path, block_bytes=4_000)
-    assert list(rows_of(opened)) == [flat(row) for row in ROWS]
+    assert rows_of(opened) == [flat(row) for row in ROWS]
     assert (len(opened.tasks) > 1) == (write is write_file)  # a stream has no index
 
 
 def test_feather_is_the_file_format(tmp_path: Path) -> None:
     write_feather(tmp_path / "a.feather", compression="lz4")
-    assert list(rows_of(open_folder(tmp_path))) == [flat(row) for row in ROWS]
+    assert rows_of(open_folder(tmp_path)) == [flat(row) for row in ROWS]
 
 
 @pytest.mark.parametrize("compression", [None, "lz4"])
@@ -71,7 +71,7 @@ def test_types_that_drift_are_widened_and_those_without_values_do_not_count(
         write(tmp_path / f"{number}.arrow", pa.table(columns), compression=compression)
     opened = open_folder(tmp_path)
     assert opened.schema == pa.schema([("x", pa.float64()), ("y", pa.int64())])
-    assert list(rows_of(opened)) == [{"x": 1.0, "y": 1}, {"x": 0.5, "y": None}]
+    assert rows_of(opened) == [{"x": 1.0, "y": 1}, {"x": 0.5, "y": None}]
 
 
 def test_a_saved_dataset_of_hugging_face_is_read_without_its_json_files(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_saved_dataset_of_hugging_face_is_read_without_its_json_files(tmp_path
     for name in ("dataset_info.json", "state.json"):
         (tmp_path / name).write_text("{}")
     assert formats.guess_format(str(tmp_path)) == "arrow"
-    assert len(list(rows_of(open_folder(tmp_path)))) == 2_000
+    assert len(rows_of(open_folder(tmp_path))) == 2_000
 
 
 @pytest.mark.parametrize("content", [b"", b"x,y\n1,2\n", b"ARROW1\0\0 and no more", b"FEA1 and more"])
@@ -106,7 +106,7 @@ def test_text_that_is_not_utf8_is_an_error_and_not_a_value(tmp_path: Path) -> No
     text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], "<i4")), pa.py_buffer(b"\xff")])
     write_stream(tmp_path / "a.arrow", pa.table({"t": text}))
     with pytest.raises(InfeedError, match="UTF8") as error:
-        list(rows_of(open_folder(tmp_path)))
+        rows_of(open_folder(tmp_path))
     assert error.value.where == f"{tmp_path}/a.arrow"
 
 
@@ -114,7 +114,7 @@ def test_one_long_row_is_named(tmp_path: Path) -> None:
     write_file(tmp_path / "a.arrow", pa.table({"t": ["x"] * 150 + ["x" * (2 << 20)]}))
     opened = open_folder(tmp_path, max_row_mb=1)
     with pytest.raises(InfeedError, match="2 MB") as error:
-        list(rows_of(opened))
+        rows_of(opened)
     assert error.value.where == f"{tmp_path}/a.arrow, row 151"
 
 

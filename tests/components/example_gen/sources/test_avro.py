@@ -83,13 +83,13 @@ def test_the_table_of_types(tmp_path: Path, type: Any, value: Any, arrow: pa.Dat
     write(tmp_path, schema_of(x=type), [{"x": value}])
     opened = open_(tmp_path)
     assert opened.schema.field("x").type == arrow
-    assert list(rows_of(opened)) == [{"x": expected}]
+    assert rows_of(opened) == [{"x": expected}]
 
 
 def test_records_within_records(tmp_path: Path) -> None:
     schema = schema_of(start=PLACE, stop=["null", "Place"])  # the second by name, which lies in the row's namespace
     write(tmp_path, schema, [{"start": {"name": ""}, "stop": None}, {"start": {"name": "a"}, "stop": {"name": "b"}}])
-    assert list(rows_of(open_(tmp_path))) == [
+    assert rows_of(open_(tmp_path)) == [
         {"start.name": "", "stop.name": None},
         {"start.name": "a", "stop.name": "b"},
     ]
@@ -101,13 +101,13 @@ def test_blocks_are_shared_out_and_keep_their_order(tmp_path: Path, codec: str) 
     write(tmp_path, schema_of(n="long", text="string"), rows, codec=codec, sync_interval=2_000)
     opened = open_(tmp_path, block_bytes=10_000)
     assert len(opened.tasks) >= 3
-    assert list(rows_of(opened)) == rows
+    assert rows_of(opened) == rows
 
 
 def test_files_with_other_columns_are_read_as_one(tmp_path: Path) -> None:
     write(tmp_path, schema_of(x="int"), [{"x": 1}])
     write(tmp_path, schema_of(y="string", x="long"), [{"y": "", "x": 2**40}], name="b.avro")
-    assert list(rows_of(open_(tmp_path))) == [{"x": 1, "y": None}, {"x": 2**40, "y": ""}]
+    assert rows_of(open_(tmp_path)) == [{"x": 1, "y": None}, {"x": 2**40, "y": ""}]
 
 
 def test_types_that_drift_between_files_are_widened_and_files_without_values_do_not_count(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_types_that_drift_between_files_are_widened_and_files_without_values_do_
     write(tmp_path, schema_of(x="string", y="double"), [], name="c.avro")
     opened = open_(tmp_path)
     assert opened.schema == pa.schema([("x", pa.float64()), ("y", pa.int64())])
-    assert list(rows_of(opened)) == [{"x": 2.0**53 + 2, "y": 2**53 + 1}, {"x": 0.5, "y": None}]
+    assert rows_of(opened) == [{"x": 2.0**53 + 2, "y": 2**53 + 1}, {"x": 0.5, "y": None}]
 
 
 def test_a_lost_digit_of_an_integer_beside_floats_is_a_warning(tmp_path: Path, job: Callable[..., Job]) -> None:
@@ -195,14 +195,14 @@ def test_a_file_with_broken_values_names_the_row(tmp_path: Path) -> None:
     content[-31] = 0x7E
     (tmp_path / "a.avro").write_bytes(content)
     with pytest.raises(InfeedError, match=r"(?s)cannot read the Avro block.*a\.avro, row 29\d\d"):
-        list(rows_of(open_(tmp_path)))
+        rows_of(open_(tmp_path))
 
 
 def test_a_codec_that_nobody_knows(tmp_path: Path) -> None:
     content = whole(tmp_path).replace(b"\x08null", b"\x08lzma")
     (tmp_path / "a.avro").write_bytes(content)
     with pytest.raises(InfeedError, match=r"(?s)Avro.*a\.avro"):
-        list(rows_of(open_(tmp_path)))
+        rows_of(open_(tmp_path))
 
 
 def test_an_array_of_what_takes_no_bytes_is_refused(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_any_byte_of_a_file_may_be_damaged(tmp_path: Path) -> None:
             continue
         path.write_bytes(bytes([*whole[:place], whole[place] ^ 1 << bit, *whole[place + 1 :]]))
         with suppress(InfeedError):
-            assert len(list(rows_of(open_(tmp_path)))) == 1
+            assert len(rows_of(open_(tmp_path))) == 1
 
 
 @pytest.mark.parametrize(("rows", "size"), [(1 << 40, 20), (1, 1 << 62), (-1, 20), (1, -20)])
@@ -231,7 +231,7 @@ def test_a_block_of_forged_length(tmp_path: Path, rows: int, size: int) -> None:
     block += avro._encode_long(size) if size >= 0 else b"\x27"
     path.write_bytes(path.read_bytes()[: header.stop] + block + b"\x02" * 20 + header.sync)
     with pytest.raises(InfeedError, match=r"a\.avro, row"):
-        list(rows_of(open_(tmp_path)))
+        rows_of(open_(tmp_path))
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
@@ -239,7 +239,7 @@ def test_a_row_beyond_the_limit_is_named(tmp_path: Path, codec: str) -> None:
     rows = [{"a": "x"}, {"a": "y" * 3_000_000}, {"a": "z"}]
     write(tmp_path, schema_of(a="string"), rows, codec=codec, sync_interval=1)
     with pytest.raises(InfeedError, match="a row takes 2 MB") as raised:
-        list(rows_of(open_(tmp_path, 1 << 12, max_row_mb=1)))
+        rows_of(open_(tmp_path, 1 << 12, max_row_mb=1))
     assert raised.value.where.endswith("a.avro, row 2")
     assert "--max-row-mb" in raised.value.do
 
@@ -248,7 +248,7 @@ def test_a_block_that_unpacks_to_more_than_the_memory_limit_is_refused(tmp_path:
     rows = [{"a": "y" * 300_000_000}]
     write(tmp_path, schema_of(a="string"), rows, codec="deflate", codec_compression_level=1)
     with pytest.raises(InfeedError, match="MB of memory") as raised:
-        list(rows_of(open_(tmp_path, max_row_mb=1)))
+        rows_of(open_(tmp_path, max_row_mb=1))
     assert raised.value.where.endswith("a.avro")
 
 
@@ -258,7 +258,7 @@ def test_large_values_come_row_by_row(tmp_path: Path) -> None:
     opened = open_(tmp_path, 1 << 20)
     sizes = [batch.num_rows for batch in batches_of(opened)]
     assert sizes == [2, 2, 1]
-    assert list(rows_of(opened)) == rows
+    assert rows_of(opened) == rows
 
 
 def test_more_rows_without_values_than_bytes_are_refused(tmp_path: Path) -> None:

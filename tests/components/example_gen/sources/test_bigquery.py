@@ -162,7 +162,7 @@ def open_(query: str, stand_in: Any, **changes: Any) -> OpenedSource:
 def test_a_tables_streams_are_the_tasks_and_every_row_comes_once(stand_in: StandIn) -> None:
     opened = open_("p.d.trips", stand_in)
     assert len(opened.tasks) == 3
-    assert list(rows_of(opened)) == FLAT
+    assert rows_of(opened) == FLAT
     # Stream 1 broke after 15 rows, and was taken up again behind them.
     assert [what for name, what in stand_in.asked if name == "rows"] == [
         ("streams/0", 0),
@@ -186,7 +186,7 @@ def test_the_session_asks_for_arrow_and_for_what_is_wanted(stand_in: StandIn) ->
 
 
 def test_a_query_runs_as_a_job_and_its_result_is_read(stand_in: StandIn) -> None:
-    assert list(rows_of(open_(QUERY, stand_in))) == FLAT
+    assert rows_of(open_(QUERY, stand_in)) == FLAT
     jobs = [body["configuration"] for name, body in stand_in.asked if name == "POST /bigquery/v2/projects/p/jobs"]
     assert [job["query"]["query"] for job in jobs] == [QUERY, QUERY]
     assert [job.get("dryRun", False) for job in jobs] == [False, True]  # the second only asks what is read

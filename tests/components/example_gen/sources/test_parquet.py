@@ -40,14 +40,14 @@ def test_every_value_comes_back_in_order(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", ROWS, row_group_size=100)
     opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=2_000), ParquetOptions())
     assert len(opened.tasks) > 5
-    assert list(rows_of(opened)) == [flat(row) for row in ROWS]
+    assert rows_of(opened) == [flat(row) for row in ROWS]
 
 
 def test_files_with_other_columns_are_read_as_one(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", [{"x": 1}])
     write(tmp_path, "b.parquet", [{"y": "", "x": None}])
     opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions())
-    assert list(rows_of(opened)) == [{"x": 1, "y": None}, {"x": None, "y": ""}]
+    assert rows_of(opened) == [{"x": 1, "y": None}, {"x": None, "y": ""}]
 
 
 def test_files_that_disagree_are_both_named(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_types_that_drift_are_widened_and_a_lost_digit_is_a_warning(tmp_path: Pa
     for name, arrays in columns.items():
         pq.write_table(pa.table(dict(zip("xdt", arrays, strict=True))), tmp_path / f"{name}.parquet")
     opened = parquet.open_parquet(str(tmp_path), {None: "*.parquet"}, IngestOptions(), ParquetOptions())
-    assert list(rows_of(opened)) == [{"x": 2.0**53 + 2, "d": 1.25, "t": NOON}, {"x": 0.5, "d": 8.25, "t": NOON}]
+    assert rows_of(opened) == [{"x": 2.0**53 + 2, "d": 1.25, "t": NOON}, {"x": 0.5, "d": 8.25, "t": NOON}]
     manifest = ingest.ingest(opened.tasks, job(opened, IngestOptions()))
     assert manifest.warnings == ("column 'x': double values rounded to float32: 1",)
 
@@ -106,7 +106,7 @@ def test_a_file_that_breaks_within(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(content)
     opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions())
     with pytest.raises(InfeedError, match=r"(?s)cannot read the Parquet file.*a\.parquet, row groups 0 to 0"):
-        list(rows_of(opened))
+        rows_of(opened)
 
 
 def test_what_is_lost_is_told(tmp_path: Path, job: Callable[..., Job]) -> None:
