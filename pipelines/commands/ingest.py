@@ -42,6 +42,7 @@ from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.project.ingest_settings import read_ingest
 from infeed.pipelines.project.sources import of_span, open_data
 
+_MANY_ROWS = 1000  # by chance, a hash leaves no split of 1 % or more empty
 _Ingest = tuple[OpenedSource, tuple[str, ...], Buckets | None, IngestOptions]  # (source, splits, options)
 
 
@@ -224,9 +225,6 @@ def _beam_log() -> Iterator[None]:
             if debugging() or not isinstance(error, InfeedError):
                 echo(log.read(), err=True)
             raise
-
-
-_MANY_ROWS = 1000  # by chance, a hash leaves no split of 1 % or more empty
 
 
 @contextlib.contextmanager

@@ -59,13 +59,10 @@ def _table(runs: Sequence[PastRun], columns: Sequence[str]) -> Table:
         style = _STYLES.get(run.status, "bold red" if run.status.endswith("failed") else "")
         rows = f"{sum(run.rows.values()):,}" if run.rows else _NONE
         waited = _NONE if run.wait_fraction is None else percent(run.wait_fraction)
-        cells = (_time(run), seconds(run.seconds), Text(run.status, style), _score(run), rows, waited)
+        began = datetime.fromisoformat(run.run_id).isoformat(sep=" ", timespec="minutes")
+        cells = (began, seconds(run.seconds), Text(run.status, style), _score(run), rows, waited)
         table.add_row(*cells[: len(columns)])
     return table
-
-
-def _time(run: PastRun) -> str:
-    return datetime.fromisoformat(run.run_id).isoformat(sep=" ", timespec="minutes")
 
 
 def _score(run: PastRun) -> str:

@@ -91,7 +91,8 @@ def command(
     else:
         name = _chosen(dataset, split)
         # Of a single file, the only split is compared, whatever its name.
-        other = split or _same_or_only(str(earlier), name)
+        known_splits = _splits(str(earlier))
+        other = split or (known_splits[0] if len(known_splits) == 1 else name)
         pairs = [(f"{where}, {of}", where, of) for where, of in ((str(earlier), other), (dataset, name))]
     if pairs[0] == pairs[1]:
         raise InfeedError("both sides are the same", where=pairs[0][0], do="use two different datasets or splits")
@@ -165,12 +166,6 @@ def _chosen(dataset: str, split: str | None) -> str:
     """Return the given split, or else train, or the first split."""
     splits = _splits(dataset)
     return split or ("train" if "train" in splits else splits[0])
-
-
-def _same_or_only(dataset: str, name: str) -> str:
-    """Return the split `name`, or the only split of a dataset, such as a single file."""
-    splits = _splits(dataset)
-    return splits[0] if len(splits) == 1 else name
 
 
 def _splits(dataset: str) -> list[str]:

@@ -124,7 +124,10 @@ def compile_kubeflow(
             edits.insert_input_state(spec, node)
         for node in [node for node, _ in _containers(spec) if node.name == BASE_MODEL]:
             edits.insert_version(spec, node)
-        _show_results(spec, options.classes)
+        # Kubeflow's user interface shows artifacts that are outputs of the steps that write them.
+        for node, container in _containers(spec):
+            if shown := outputs_of(_executor(container), options.classes, pictures=node.name == "ImageExampleGen"):
+                node.component["outputDefinitions"]["artifacts"].update(shown)
         train_on_machines(spec, deploy, image)
     return write_job(job, pipeline.pipeline_info.pipeline_root, deploy, options, own)
 
@@ -214,21 +217,11 @@ def _correct_values(spec: Mapping[str, Any]) -> None:
                 producer = components[tasks[source["producerTask"]]["componentRef"]["name"]]
                 written = producer["outputDefinitions"]["parameters"][source["outputParameterKey"]]
                 component["inputDefinitions"]["parameters"][name] = dict(written)
-                _declare_inputs(component, spec)
-
-
-def _declare_inputs(component: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-    """Repeat the definitions of a component's inputs in the arguments of TFX's entry point."""
-    words = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"].get("args", [])
-    if message.INPUTS in words:
-        words[words.index(message.INPUTS) + 1] = json.dumps(component["inputDefinitions"], sort_keys=True)
-
-
-def _show_results(spec: Mapping[str, Any], classes: Sequence[str]) -> None:
-    """Declare the artifacts that Kubeflow's user interface shows, as outputs of the steps that write them."""
-    for node, container in _containers(spec):
-        if found := outputs_of(_executor(container), classes, pictures=node.name == "ImageExampleGen"):
-            node.component["outputDefinitions"]["artifacts"].update(found)
+                # TFX's entry point gets the definitions of the inputs as an argument, too.
+                words = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"].get("args", [])
+                if message.INPUTS in words:
+                    declared = json.dumps(component["inputDefinitions"], sort_keys=True)
+                    words[words.index(message.INPUTS) + 1] = declared
 
 
 def _executor(container: Mapping[str, Any]) -> str:

@@ -315,18 +315,15 @@ def _upstream(task: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _read_dag(dag: Spec, spec: Mapping[str, Any], path: tuple[str, ...]) -> tuple[Task, ...]:
-    tasks = dag["tasks"]
-    ordered = in_order(tasks, where="".join(f"{name}/" for name in path))
-    return tuple(_read_task(tasks[name], spec, (*path, name)) for name in ordered)
-
-
-def _read_task(task: Spec, spec: Mapping[str, Any], path: tuple[str, ...]) -> Task:
-    node = "/".join(path)
-    component = spec["components"][task["componentRef"]["name"]]
-    if "dag" in component:
-        return Task(path, node, task, component, subtasks=_read_dag(component["dag"], spec, path))
-    executors = spec["deploymentSpec"].get("executors", {})
-    return Task(path, node, task, component, executor=executors.get(component.get("executorLabel"), {}))
+    read, tasks, executors = [], dag["tasks"], spec["deploymentSpec"].get("executors", {})
+    for name in in_order(tasks, where="".join(f"{one}/" for one in path)):
+        task, place = tasks[name], (*path, name)
+        component = spec["components"][task["componentRef"]["name"]]
+        is_dag = "dag" in component
+        executor = None if is_dag else executors.get(component.get("executorLabel"), {})
+        subtasks = _read_dag(component["dag"], spec, place) if is_dag else ()
+        read.append(Task(place, "/".join(place), task, component, executor, subtasks))
+    return tuple(read)
 
 
 def _short_names(task: Task, names: Counter[str]) -> Task:

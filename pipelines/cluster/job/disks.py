@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from infeed.components.base import schema
@@ -26,7 +26,16 @@ def tight_disks(job: CompiledJob, needed: Callable[[], int]) -> str:
     The Examples take about as much as the data. Their size is known only when the job runs: see `disk.check_inputs`.
     `needed` returns the size of the data in bytes. It is called only if a node has a limit.
     """
-    readers = [(task, limit) for task in _readers(job) if (limit := disk.limit_of(task.variables)) is not None]
+    readers = []
+    for task in leaves(job.tasks):
+        given = str(task.component.get("inputDefinitions", {}).get("artifacts", {}))
+        reads = "tfx.Examples" in given or "system.Dataset" in given
+        if (
+            reads
+            and disk.READING_VARIABLE not in task.variables
+            and (limit := disk.limit_of(task.variables)) is not None
+        ):
+            readers.append((task, limit))
     if not readers:
         return ""
     try:
@@ -39,13 +48,6 @@ def tight_disks(job: CompiledJob, needed: Callable[[], int]) -> str:
         f"the data takes {size(data)}, and Kubeflow's launcher copies the Examples to the disk of each step; "
         f"ephemeral_storage is too small for {nodes}: {disk.remedy(direct=tight[0][0].could_read_directly)}"
     )
-
-
-def _readers(job: CompiledJob) -> Iterator[Task]:
-    for task in leaves(job.tasks):
-        given = str(task.component.get("inputDefinitions", {}).get("artifacts", {}))
-        if ("tfx.Examples" in given or "system.Dataset" in given) and disk.READING_VARIABLE not in task.variables:
-            yield task
 
 
 def input_bytes(job: CompiledJob, folder: str) -> int:

@@ -132,12 +132,18 @@ class DagExecutor:
         results: dict[str, TaskResult] = {}
         waiting = list(tasks)
         running: set[Future[None]] = set()
+
+        def in_slot(task: Task) -> None:
+            # A nested DAG would deadlock if it held a slot while its steps wait for one.
+            with nullcontext() if task.executor is None else self._slots:
+                results[task.name] = self._task(task, Scope(self._context.job, inputs, dict(results)))
+
         with ThreadPoolExecutor(len(tasks) or 1) as pool:
             try:
                 while waiting or running:
                     for task in [task for task in waiting if task.upstream <= results.keys()]:
                         waiting.remove(task)
-                        running.add(pool.submit(self._in_slot, task, inputs, results))
+                        running.add(pool.submit(in_slot, task))
                     done, running = wait(running, return_when=FIRST_COMPLETED)
                     for future in done:
                         future.result()  # raises the error of the task
@@ -145,12 +151,6 @@ class DagExecutor:
                 self._context.stop.set()
                 raise
         return results
-
-    def _in_slot(self, task: Task, inputs: TaskIO, results: dict[str, TaskResult]) -> None:
-        """Run a task once a slot is free, and add its result."""
-        # A nested DAG would deadlock if it held a slot while its steps wait for one.
-        with nullcontext() if task.executor is None else self._slots:
-            results[task.name] = self._task(task, Scope(self._context.job, inputs, dict(results)))
 
     def _task(self, task: Task, scope: Scope) -> TaskResult:
         # As on a cluster, only exit handlers run after a failed or skipped task.
@@ -165,15 +165,14 @@ class DagExecutor:
             expression = task.spec.get("triggerPolicy", {}).get("condition")
             if expression and not holds(expression, inputs):
                 return self._skip(task, "its condition is false")
-            return self._nested(task, inputs) if task.executor is None else self._leaf(task, inputs)
+            if task.executor is not None:
+                return self._leaf(task, inputs)
+            results = self._dag(task.subtasks, inputs)
+            broken = [result for result in results.values() if result.state is NodeState.FAILED]
+            state = NodeState.FAILED if broken else NodeState.DONE
+            return TaskResult(state, dag_outputs(task, results), broken[0].error if broken else "")
         except InfeedError as error:
             return self._fail(task, str(error))
-
-    def _nested(self, task: Task, inputs: TaskIO) -> TaskResult:
-        results = self._dag(task.subtasks, inputs)
-        failed = [result for result in results.values() if result.state is NodeState.FAILED]
-        state = NodeState.FAILED if failed else NodeState.DONE
-        return TaskResult(state, dag_outputs(task, results), failed[0].error if failed else "")
 
     def _leaf(self, task: Task, inputs: TaskIO) -> TaskResult:
         started = time.monotonic()

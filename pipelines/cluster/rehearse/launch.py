@@ -254,8 +254,16 @@ class Pod:
         for key, found in inputs.items():
             for artifact in found if self.downloads_all else found[:1]:
                 path = self.path(artifact.uri)
-                if path != artifact.uri:
-                    _download(artifact.uri, path, key)
+                if path == artifact.uri:
+                    continue
+                try:
+                    if files.exists(artifact.uri):  # the launcher ignores an artifact without files
+                        files.copy(artifact.uri, path)
+                except (InfeedError, OSError) as error:
+                    why = error.what if isinstance(error, InfeedError) else error
+                    do = "check the store, and rehearse again"
+                    what = f"cannot download the input {key!r}: {why}"
+                    raise InfeedError(what, where=artifact.uri, do=do) from error
 
     def upload(self, outputs: Mapping[str, Sequence[Artifact]]) -> None:
         """Upload the outputs that exist. Raises InfeedError if a file is missing in the store afterwards."""
@@ -279,16 +287,6 @@ def pod_below(folder: Path | None, *, downloads_all: bool = True) -> Iterator[Po
         yield Pod(str(folder), downloads_all)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _download(uri: str, path: str, key: str) -> None:
-    try:
-        if files.exists(uri):  # the launcher ignores an artifact without files
-            files.copy(uri, path)
-    except (InfeedError, OSError) as error:
-        why = error.what if isinstance(error, InfeedError) else error
-        do = "check the store, and rehearse again"
-        raise InfeedError(f"cannot download the input {key!r}: {why}", where=uri, do=do) from error
 
 
 def _check_complete(path: str, uri: str, key: str) -> None:

@@ -132,7 +132,12 @@ def resolve(task: Task, inputs: TaskIO, store: Store, pipeline: str, job: Mappin
         if any(not artifacts for artifacts in inputs.artifacts.values()):
             found[key] = []  # an upstream resolver found nothing
             continue
-        tests = _tests(fill(query["filter"], view))
+        tests, text = [], fill(query["filter"], view)
+        for comparison in text.split(" AND "):
+            if not (parts := _COMPARISON.fullmatch(comparison)):
+                do = "use comparisons with = joined by AND, as TFX's resolvers do"
+                raise InfeedError(f"cannot read the filter {comparison!r}", where=text, do=do)
+            tests.append(_test(parts[1], parts[3] if parts[2] is None else parts[2]))
         passing = [artifact for artifact in store.newest(pipeline) if all(test(artifact) for test in tests)]
         found[key] = passing[: int(query.get("limit", 1))]
     return TaskIO(artifacts=found)
@@ -163,17 +168,6 @@ def _fill_all(value: Any, view: View) -> Any:
     if isinstance(value, list):
         return [_fill_all(item, view) for item in value]
     return fill(value, view) if isinstance(value, str) else value
-
-
-def _tests(text: str) -> list[Test]:
-    tests = []
-    for comparison in text.split(" AND "):
-        parts = _COMPARISON.fullmatch(comparison)
-        if not parts:
-            do = "use comparisons with = joined by AND, as TFX's resolvers do"
-            raise InfeedError(f"cannot read the filter {comparison!r}", where=text, do=do)
-        tests.append(_test(parts[1], parts[3] if parts[2] is None else parts[2]))
-    return tests
 
 
 def _test(field: str, wanted: str) -> Test:
