@@ -118,12 +118,12 @@ def ingest(processes: int, folder: Path, out: Path, columns: int) -> Callable[[]
 
 
 def statistics(processes: int, folder: Path, out: Path, columns: int) -> Callable[[], object]:
-    from infeed.components.base import limits
+    from infeed.components.base import machine
     from infeed.components.dataset.statistics.table_statistics import tables_of
     from infeed.components.engine.choice import ChosenMap
 
     places = [(str(folder / "examples"), split) for split in ("train", "eval")]
-    each = ChosenMap("describes", limits.STATISTICS_BYTES, processes=processes)
+    each = ChosenMap("describes", machine.STATISTICS_BYTES, processes=processes)
     return partial(tables_of, places, str(out), each)
 
 

@@ -27,8 +27,7 @@ from matplotlib import pyplot as plt
 
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Source
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.options import IngestOptions, ShardOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task

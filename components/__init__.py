@@ -14,8 +14,8 @@ from typing import Any
 import lazy_loader
 import pyarrow_hotfix as pyarrow_hotfix
 
-from infeed.components.base.import_hooks import after_import
 from infeed.components.seams import beam as beam_seam
+from infeed.components.seams.seam import after_import
 
 after_import(beam_seam.COPYING_MODULE, beam_seam.allow_copies)
 

@@ -18,9 +18,8 @@ from infeed.components.base import schema
 from infeed.components.base.checks import about, require
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.options import IngestOptions, Spans, split_path
 from infeed.components.dataset.row_filter import is_function
-from infeed.components.dataset.spans import Spans, split_path
 from infeed.components.dataset.splits import DEFAULT_SHARES
 from infeed.components.engine.beam_runner import Named
 from infeed.components.example_gen.formats import FORMATS

@@ -22,7 +22,7 @@ from tensorflow_model_analysis.proto.config_pb2 import (
     SlicingSpec,
 )
 
-from infeed.components.base.unique_names import UniqueNames
+from infeed.components.base.units import UniqueNames
 from infeed.components.dataset.splits import ByColumns
 from infeed.components.evaluation.model_report.options import STEM, ModelReport
 from infeed.components.evaluation.model_report.scores import MATRIX, ROWS

@@ -18,7 +18,7 @@ from tfx.types import standard_artifacts
 
 from infeed import components
 from infeed.components import Evaluator, ExampleValidator, InputReport, SchemaGen, StatisticsGen, Trainer, Transform
-from infeed.components.dataset.spans import Spans, split_path
+from infeed.components.dataset.options import Spans, split_path
 from infeed.components.example_gen.formats import default_pattern, options_of
 from infeed.components.trainer.options import OVERRIDES
 from infeed.components.trainer.pushed_model import PushedModel

@@ -14,9 +14,8 @@ import pytest
 import infeed
 from infeed.components.dataset import manifest
 from infeed.components.dataset.manifest import Manifest
-from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.options import IngestOptions, ShardOptions
 from infeed.components.dataset.records import read_records
-from infeed.components.dataset.shards import ShardOptions
 from infeed.components.load import entries
 
 DATA = Path(__file__).parent / "data"

@@ -8,8 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infeed.components.base.plain_text import plain
-from infeed.components.base.units import counted, number, percent, seconds, size
+from infeed.components.base.units import counted, number, percent, plain, seconds, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

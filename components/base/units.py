@@ -1,4 +1,4 @@
-"""Format bytes, counts, durations and paths for people: at most three significant digits, with a unit.
+"""Values as text for people: numbers of three significant digits with a unit, escaped text, names that differ.
 
 `rich.filesize` is similar, but prints a decimal for large numbers (`160.0 MB`). Only the command line may depend on
 rich.
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 
 _DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -94,3 +97,52 @@ def short_path(path: str | Path) -> str:
         return str(path)
     relative = os.path.relpath(path)
     return relative if len(relative) < len(str(path)) else str(path)
+
+
+# Control characters except tab and newline, marks of text direction, and surrogates, which represent the bytes of file
+# names that are not UTF-8.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def plain(text: str) -> str:
+    r"""Escape the control characters of a text as Python does, for example `\x1b[2J`."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    r"""Escape line breaks and tabs as well, for a cell of a table or a name within a sentence."""
+    return plain(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+class UniqueNames:
+    """Makes names unique by numbering repeated ones: `A`, then `a_2`. Time is linear in the number of names."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}  # folded name -> last number
+
+    def take(self, wanted: str) -> str:
+        """Return `wanted`, `wanted_2`, `wanted_3`, and so on: the first unused name."""
+        key, name = _folded(wanted), wanted
+        while _folded(name) in self._taken:
+            self._numbers[key] = number = self._numbers.get(key, 1) + 1
+            name = f"{wanted}_{number}"
+        self._taken.add(_folded(name))
+        return name
+
+
+def _folded(name: str) -> str:
+    """Return a key that is equal for names that some file system treats as equal."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def like(name: str) -> str:
+    """Return a key that is equal for names that people take for one: in case, outer spaces and forms of Unicode."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).strip().casefold())
+
+
+def told_apart(names: Iterable[str]) -> list[str]:
+    """Quote names that are `like` each other so that their difference shows, with escapes if they look the same."""
+    names = list(names)
+    looks = {unicodedata.normalize("NFC", name) for name in names}
+    return [ascii(name) if len(looks) < len(names) else repr(name) for name in names]

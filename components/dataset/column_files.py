@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from infeed.components.base import schema
 from infeed.components.base.annotations import Count
-from infeed.components.dataset.cache import kept_folder
-from infeed.components.dataset.checksums import Expected, verify
+from infeed.components.dataset.cache import Expected, kept_folder, verify
 
 T = TypeVar("T")
 _INDEX = "columns.json"

@@ -18,23 +18,21 @@ import pyarrow.compute as pc
 from infeed.components.dataset.arrow_numbers import from_numbers, to_numbers
 from infeed.components.dataset.decode import rewrite_example
 from infeed.components.dataset.example_types import is_list, with_items
-from infeed.components.dataset.feature_layouts import (
+from infeed.components.dataset.feature_values import (
     FIELD_1,
     FIELD_2,
     NO_KIND,
     RARE,
     VALUE_HEAD,
     Bytes,
-    Ints,
-    usual_layouts,
-)
-from infeed.components.dataset.feature_values import (
     ByteSpans,
+    Ints,
     binary_of,
     contents_of,
     elements_of,
     field_at,
     list_column,
+    usual_layouts,
     values_of,
 )
 from infeed.components.dataset.manifest import ColumnType

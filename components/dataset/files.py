@@ -33,8 +33,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.read_ahead import RangeReader, StoreFile
-from infeed.components.dataset.read_errors import failed_reads
+from infeed.components.dataset.read_errors import RangeReader, StoreFile, failed_reads
 
 _AWS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _ENDPOINTS = {"s3": _AWS, "minio": _AWS, "gs": ("STORAGE_EMULATOR_HOST",)}

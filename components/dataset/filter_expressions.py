@@ -15,8 +15,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.example_types import without_dictionary
 from infeed.components.dataset.splits import column_of
 from infeed.components.dataset.time_formats import EPOCHS, ISO, pieces_of
-from infeed.components.dataset.time_limits import Limit, read_column, read_limit
-from infeed.components.dataset.times import holds_times
+from infeed.components.dataset.times import Limit, holds_times, read_column, read_limit
 
 _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,

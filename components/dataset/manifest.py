@@ -15,7 +15,7 @@ from infeed.components.base import schema
 from infeed.components.base.annotations import Count
 from infeed.components.base.errors import InfeedError, value_errors
 from infeed.components.dataset import files, names
-from infeed.components.dataset.checksums import Expected
+from infeed.components.dataset.cache import Expected
 from infeed.components.dataset.files import FileStat
 
 FORMAT = 1

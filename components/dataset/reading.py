@@ -1,4 +1,4 @@
-"""Read the manifest of any TFRecord dataset, verify its files, and inspect its examples.
+"""Read the manifest of any TFRecord dataset, verify and divide its files, and inspect its examples.
 
 A dataset has Split-* folders. A flat dataset, as TFDS writes it, is one file or one folder of files, whose names
 contain the split: `mnist-train.tfrecord-00000-of-00001`.
@@ -12,20 +12,83 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
+import math
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names, records
-from infeed.components.dataset.cache import digest, keep_file, kept_file
-from infeed.components.dataset.checksums import Expected, check_size, verify
+from infeed.components.dataset.cache import Expected, check_size, digest, keep_file, kept_file, verify
 from infeed.components.dataset.decode import Example, decode_example
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
-from infeed.components.dataset.ranges import MapFn
+from infeed.components.dataset.records import count_records
+
+RANGE_BYTES = 64 << 20  # on disk. Reading a range of a compressed file skips the records before it
+MapFn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # a function such as `map` or `Engine.map`
+
+
+@dataclass(frozen=True)
+class ShardRange:
+    """A run of records of one TFRecord file."""
+
+    split: str  # name of the split. Empty for a file outside Split-* folders.
+    path: str
+    start: int = 0  # index of the first record
+    stop: int | None = None  # index after the last record. None for the end of the file.
+    bytes: int = 0  # size on disk, estimated unless the range is the whole file
+
+    @property
+    def place(self) -> str:
+        """File and records, for errors."""
+        if self.start == 0 and self.stop is None:
+            return self.path
+        return f"{self.path}, records {self.start} to {'the end' if self.stop is None else self.stop - 1}"
+
+
+def record_ranges(folders: Iterable[str], map_fn: MapFn = map) -> list[ShardRange]:
+    """Divide the files of some splits into ranges of about RANGE_BYTES, in the order of folders and file names.
+
+    The ranges depend only on the visible files, so they are the same for every engine. `map_fn` counts large files
+    without a manifest, which reads each file once.
+
+    Raises InfeedError if a large file without a manifest is truncated or corrupt, or a manifest cannot be read.
+    """
+    found = [
+        (folder, file) for folder in folders for file in files.list_files(folder) if not files.is_hidden(file.path)
+    ]
+    counts: dict[str, int] = {}
+    for folder in {folder for folder, _ in found}:
+        root = posixpath.dirname(folder.rstrip("/"))
+        if _split_name(folder) and files.exists(files.join(root, names.MANIFEST)):
+            splits = Manifest.read(root).splits.values()
+            counts |= {files.join(root, shard.file): shard.records for split in splits for shard in split.shards}
+    large = [file.path for _, file in found if file.size > RANGE_BYTES and file.path not in counts]
+    counts |= dict(zip(large, map_fn(count_records, large), strict=True))
+    return [
+        part
+        for folder, file in found
+        for part in cut(_split_name(folder), file.path, file.size, counts.get(file.path, 0))
+    ]
+
+
+def cut(split: str, path: str, size: int, records: int) -> list[ShardRange]:
+    """Divide a file into ranges of equal numbers of records. `records` is 0 if the number is unknown."""
+    parts = max(1, min(math.ceil(size / RANGE_BYTES), records))
+    bounds = [records * part // parts for part in range(parts)]
+    # The last range is open, so that extra data after the last record is found.
+    stops: Sequence[int | None] = [*bounds[1:], None]
+    return [ShardRange(split, path, start, stop, size // parts) for start, stop in zip(bounds, stops, strict=True)]
+
+
+def _split_name(folder: str) -> str:
+    name = files.name(folder.rstrip("/"))
+    return name.removeprefix(names.SPLIT_FOLDER) if name.startswith(names.SPLIT_FOLDER) else ""
+
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+|[-._]\d+)?[._]tfrecords?([-.]\d+-of-\d+)?(\.gz)?", re.IGNORECASE)

@@ -30,8 +30,7 @@ from infeed.components.dataset import example_types
 from infeed.components.dataset.encode import encode_examples, encode_feature
 from infeed.components.dataset.records import values_of
 from infeed.components.dataset.time_formats import ISO, check_format
-from infeed.components.dataset.time_limits import Limit, format_advice, read_column, read_limit, shown
-from infeed.components.dataset.times import holds_times, is_text
+from infeed.components.dataset.times import Limit, format_advice, holds_times, is_text, read_column, read_limit, shown
 
 _WORD_BITS = 32  # bits of a word of the hash, so that remainder * 2^32 fits into 64 bits
 Numbers = npt.NDArray[np.int64]

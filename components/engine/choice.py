@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from infeed.components.base import limits, machine, progress
+from infeed.components.base import machine, progress
 from infeed.components.base.units import counted, size
 from infeed.components.engine.beam_runner import Named
 from infeed.components.engine.engine import Engine, Here
@@ -39,7 +39,7 @@ class Work:
     items: int
     bytes: int
     bytes_per_process: int
-    memory_per_process: int = limits.MEMORY
+    memory_per_process: int = machine.MEMORY
     noun: str = "file"
     alone: str = ""
     imports: Sequence[str] = ()
@@ -122,7 +122,7 @@ class ChosenMap:
 
 def counting(cluster: Cluster | None) -> ChosenMap:
     """Return the `map_fn` of `record_ranges`, which reads large files without a manifest."""
-    return ChosenMap("counts", limits.COUNT_BYTES, cluster)
+    return ChosenMap("counts", machine.COUNT_BYTES, cluster)
 
 
 def _processes(work: Work, asked: int | None) -> tuple[int, str]:
@@ -132,11 +132,11 @@ def _processes(work: Work, asked: int | None) -> tuple[int, str]:
         return min(asked, max(1, work.items)), f"--direct_num_workers or the caller requests {asked}"
     fit = machine.memory_bytes() // work.memory_per_process
     # The log names the smallest limit, so that a user knows what would allow more processes.
-    limits = {
+    most = {
         "one for each item": work.items,
         "one for each core": machine.cpus(),
         f"each takes up to {size(work.memory_per_process)} of memory": fit,
         f"each needs at least {size(work.bytes_per_process)} of input": work.bytes // work.bytes_per_process,
     }
-    reason = min(limits, key=lambda one: limits[one])
-    return max(1, limits[reason]), reason
+    reason = min(most, key=lambda one: most[one])
+    return max(1, most[reason]), reason

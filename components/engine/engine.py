@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import abc
 import functools
+import hashlib
+import hmac
+import pickle
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from infeed.components.base import progress
+from infeed.components.base.errors import InfeedError
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -149,3 +153,21 @@ class WithSetUp(Generic[S, A, B]):
 _open: list[Engine] = []  # engines of this process whose work is not done
 _held: dict[str, Any] = {}  # result of `set_up` in this process
 _lock = threading.Lock()
+
+
+_SIGNATURE_BYTES = hashlib.sha256().digest_size
+
+
+def dumps(key: bytes, value: Any) -> bytes:
+    """Pickle a value, with its signature in front."""
+    pickled = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return hmac.digest(key, pickled, "sha256") + pickled
+
+
+def loads(key: bytes, content: bytes, where: str) -> Any:
+    """Unpickle the output of `dumps`. Raise InfeedError if the signature is wrong."""
+    pickled = content[_SIGNATURE_BYTES:]
+    if not hmac.compare_digest(hmac.digest(key, pickled, "sha256"), content[:_SIGNATURE_BYTES]):
+        do = "prevent other programs from writing there, and run again"
+        raise InfeedError("an intermediate result was modified", where=where, do=do)
+    return pickle.loads(pickled)

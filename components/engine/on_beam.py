@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.engine import signed
+from infeed.components.engine import engine
 from infeed.components.engine.beam_runner import Named, telling_failures
 from infeed.components.engine.engine import FAN_IN, Engine
 from infeed.components.engine.running import Running, WorkerAnswer
@@ -347,14 +347,14 @@ class _Results:
         return files.join(self.folder, f"{level}-{number}")
 
     def _write(self, path: str, value: Any) -> None:
-        files.write_bytes(path, signed.dumps(self.key, value))
+        files.write_bytes(path, engine.dumps(self.key, value))
 
     def _read(self, path: str) -> Any:
         try:
             content = files.read_bytes(path)
         except FileNotFoundError as error:
             raise InfeedError("a file of this job is missing", where=path, do=_SHARE) from error
-        return signed.loads(self.key, content, path)
+        return engine.loads(self.key, content, path)
 
 
 @dataclass(frozen=True)

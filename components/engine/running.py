@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.base.sigterm import stopped_by_sigterm
+from infeed.components.base.machine import stopped_by_sigterm
 from infeed.components.base.units import counted
 from infeed.components.dataset import files
 from infeed.components.engine.beam_runner import Named

@@ -23,8 +23,7 @@ from infeed.components.base.schema import check_known
 from infeed.components.dataset import names
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import ColumnType
-from infeed.components.dataset.ranges import MapFn, ShardRange, record_ranges
-from infeed.components.dataset.reading import check_listed, listed_files, split_names
+from infeed.components.dataset.reading import MapFn, ShardRange, check_listed, listed_files, record_ranges, split_names
 from infeed.components.dataset.records import read_records
 from infeed.components.dataset.statistics.table_statistics import tables_of
 

@@ -23,12 +23,12 @@ from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as tfma_writer
 
-from infeed.components.base import limits
+from infeed.components.base import machine
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import significant
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
-from infeed.components.dataset.ranges import ShardRange, record_ranges
+from infeed.components.dataset.reading import ShardRange, record_ranges
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.engine.choice import Cluster, choose, counting
 from infeed.components.engine.engine import Engine
@@ -179,7 +179,7 @@ def evaluate(
 
 def _engine(does: str, ranges: Sequence[ShardRange], cluster: Cluster | None) -> Engine:
     imports = ["infeed.components.evaluation.measuring"]
-    return choose(model_work(does, ranges, limits.EVALUATE_BYTES, imports), cluster)
+    return choose(model_work(does, ranges, machine.EVALUATE_BYTES, imports), cluster)
 
 
 def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Collected]) -> ModelFindings:
@@ -206,7 +206,7 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: Model
         and (not report.metrics or (key.name in report.metrics and key.output_name in ("", report.output)))
     ]
     for key in sorted(of_models, key=lambda key: key not in thresholds and key.make_diff_key() not in thresholds):
-        limits = [one for of in (key, key.make_diff_key()) for _, one in thresholds.get(of, ())]
+        machine = [one for of in (key, key.make_diff_key()) for _, one in thresholds.get(of, ())]
         name = f"{key.output_name}: {key.name}" if key.output_name not in ("", report.output) else key.name
         # Metrics of one name may be about several classes.
         alike = [one for one in of_models if (one.name, one.output_name) == (key.name, key.output_name)]
@@ -214,7 +214,7 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: Model
             number = key.sub_key.class_id
             name += f" ({key.sub_key})" if number is None else f" of {report.name_of(number)}"
         baseline = numbers.get(key.make_baseline_key(tfma.BASELINE_KEY))
-        yield MetricLine(name, numbers[key], baseline, "; ".join(filter(None, map(_limit, limits))))
+        yield MetricLine(name, numbers[key], baseline, "; ".join(filter(None, map(_limit, machine))))
 
 
 def _limit(threshold: Any) -> str:

@@ -19,7 +19,7 @@ from infeed.components.base import progress
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.schema import check_known
 from infeed.components.base.units import counted
-from infeed.components.dataset.ranges import ShardRange
+from infeed.components.dataset.reading import ShardRange
 from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.evaluation.batches import Batch, SliceKey, SliceSpec, batches_of, slice_rows
 from infeed.components.evaluation.metric_plan import MetricPlan, Metrics

@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.base import limits
+from infeed.components.base import machine
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.example_types import item_counts
 from infeed.components.dataset.manifest import ColumnType, Manifest
-from infeed.components.dataset.ranges import ShardRange
+from infeed.components.dataset.reading import ShardRange
 from infeed.components.engine.choice import Work
 from infeed.components.evaluation.batches import Batch, KnownColumn, flat_values
 
@@ -229,7 +229,7 @@ def model_work(does: str, shards: Sequence[ShardRange], process_bytes: int, impo
     import tensorflow as tf
 
     alone = "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
-    size, per_process = sum(shard.bytes for shard in shards), (process_bytes, limits.TENSORFLOW_MEMORY)
+    size, per_process = sum(shard.bytes for shard in shards), (process_bytes, machine.TENSORFLOW_MEMORY)
     return Work(does, len(shards), size, *per_process, alone=alone, imports=[*imports])
 
 

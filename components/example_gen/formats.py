@@ -11,7 +11,7 @@ from typing import Any
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
-from infeed.components.base.unique_names import like, told_apart
+from infeed.components.base.units import like, told_apart
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen import inputs

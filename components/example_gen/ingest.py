@@ -29,8 +29,8 @@ from infeed.components.base.errors import InfeedError, ReadFailedError
 from infeed.components.dataset import example_types, files, names
 from infeed.components.dataset.manifest import Manifest, Rejected, Shard, Split
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.ranges import MapFn
 from infeed.components.dataset.read_errors import failed_reads, tried_again
+from infeed.components.dataset.reading import MapFn
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.dataset.splits import Buckets, check_splits
 from infeed.components.example_gen import planning, shuffle, spills, task_statistics

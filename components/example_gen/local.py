@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from infeed.components.base import limits
+from infeed.components.base import machine
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.locks import alone
 from infeed.components.dataset import files, names
@@ -94,7 +94,7 @@ def ingest(
 
 def work_of(opened: OpenedSource) -> Work:
     """Describe the tasks of a source, for the choice of an engine."""
-    return Work("reads", len(opened.tasks), opened.provenance.bytes, limits.INGEST_BYTES, noun="task")
+    return Work("reads", len(opened.tasks), opened.provenance.bytes, machine.INGEST_BYTES, noun="task")
 
 
 def _check_kind(argument: str, given: object, kind: type, do: str) -> None:

@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Balanced
-from infeed.components.dataset.options import Balance, IngestOptions
-from infeed.components.dataset.shards import Deal, ShardPlan, plan_shards
+from infeed.components.dataset.options import Balance, Deal, IngestOptions, ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.example_gen.codes import Codes, add_codes
 from infeed.components.example_gen.inputs import (

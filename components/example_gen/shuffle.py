@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.dataset import files
-from infeed.components.dataset.shards import Part
+from infeed.components.dataset.options import Part
 from infeed.components.example_gen import planning
 from infeed.components.example_gen.planning import SplitPlan
 from infeed.components.example_gen.spills import Spills, read_file, write_file

@@ -24,8 +24,7 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import cache, files, names
 from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source, Split
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.spans import Spans
+from infeed.components.dataset.options import IngestOptions, Spans
 from infeed.components.dataset.splits import Buckets
 from infeed.components.dataset.statistics.table_statistics import add, key_of, tables_of
 from infeed.components.example_gen.ingest import clear

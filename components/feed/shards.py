@@ -21,7 +21,7 @@ import pyarrow as pa
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import percent
 from infeed.components.dataset import files, records
-from infeed.components.dataset.checksums import Expected, WrongFileError, verify
+from infeed.components.dataset.cache import Expected, WrongFileError, verify
 from infeed.components.dataset.reading import check_listed, manifest_of
 from infeed.components.dataset.record_blocks import read_blocks
 from infeed.components.feed.options import WorkerContext

@@ -27,7 +27,7 @@ from infeed.components.dataset.input_profile import (
     StepSummary,
 )
 from infeed.components.dataset.manifest import Split
-from infeed.components.dataset.shards import MIN_BYTES, READERS_PER_HOST
+from infeed.components.dataset.options import MIN_BYTES, READERS_PER_HOST
 from infeed.components.feed.stages import batches, columns, reading
 from infeed.components.input_report.stages import told
 

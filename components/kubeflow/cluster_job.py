@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components.base.errors import InfeedError, required
-from infeed.components.base.sigterm import stopped_by_sigterm
+from infeed.components.base.machine import stopped_by_sigterm
 from infeed.components.kubeflow.training_job import APIS, INDEX_ANNOTATION, NODE, Api, Place, TrainingJob
 
 _POLL = 2.0  # seconds between polls of the job

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.cache import digest
-from infeed.components.dataset.checksums import verify
+from infeed.components.dataset.cache import digest, verify
 from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.dataset.decode_columns import LISTS
 from infeed.components.load.columns import Features, add_missing_features, dataset_columns, pack_columns

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
-from infeed.components.dataset.checksums import Expected
+from infeed.components.dataset.cache import Expected
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Column, Manifest
 from infeed.components.dataset.reading import check_listed, flat_files

@@ -11,7 +11,7 @@ from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
-from infeed.components.base import limits
+from infeed.components.base import machine
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.statistics.table_statistics import tables_of
@@ -47,7 +47,7 @@ class StatisticsExecutor(EngineExecutor):
         output.span = examples.span
         output.set_string_custom_property("stats_dashboard_link", "")
         output.set_json_value_custom_property(SAMPLE_RATES, json_utils.dumps(dict.fromkeys(splits, 1.0)))
-        each = ChosenMap("describes", limits.STATISTICS_BYTES, self.cluster(output))
+        each = ChosenMap("describes", machine.STATISTICS_BYTES, self.cluster(output))
         tables = tables_of([(examples.uri, split) for split in splits], map_fn=each)
         for split, table in zip(splits, tables, strict=True):
             found = describe(table, request)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
-from infeed.components.dataset.ranges import MapFn
+from infeed.components.dataset.reading import MapFn
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import TableStatistics, tables_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest

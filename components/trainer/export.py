@@ -24,7 +24,7 @@ import keras
 import tensorflow as tf
 from tensorflow.saved_model.experimental import TrackableResource
 
-from infeed.components.base.unique_names import UniqueNames
+from infeed.components.base.units import UniqueNames
 from infeed.components.dataset import files, names
 from infeed.components.trainer.data import normalise_images
 from infeed.components.trainer.graph import Graph

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infeed.components.dataset import files
-from infeed.components.engine import signed
+from infeed.components.engine import engine
 
 V = TypeVar("V")
 TALLY_BYTES = 64 << 20  # size of the rows in memory before a run is written
@@ -337,7 +337,7 @@ class KeyedRuns(Generic[V]):
             return
         # Pickling all values to measure them would cost as much as writing them.
         sample = list(itertools.islice(self._held.items(), 0, None, max(1, len(self._held) // _SAMPLE)))
-        bytes_each = sum(len(signed.dumps(self._secret, one)) for one in sample) / len(sample)
+        bytes_each = sum(len(engine.dumps(self._secret, one)) for one in sample) / len(sample)
         if bytes_each * len(self._held) > self._runs.limit:
             self._flush()
         else:
@@ -354,7 +354,7 @@ class KeyedRuns(Generic[V]):
         for batch in self._batches():
             keys = batch.column(0).to_pylist()
             for key, pickled in zip(keys, batch.column(1).to_pylist(), strict=True):
-                yield key, signed.loads(self._secret, pickled, self._folder)
+                yield key, engine.loads(self._secret, pickled, self._folder)
 
     def keys(self) -> list[Any]:
         """Return all keys in order."""
@@ -375,7 +375,7 @@ class KeyedRuns(Generic[V]):
         if self._held:
             kind = pa.large_binary() if isinstance(next(iter(self._held)), bytes) else pa.int64()
             keys = pa.array(list(self._held), kind)
-            self._runs.take(_pickled(keys, [signed.dumps(self._secret, value) for value in self._held.values()]))
+            self._runs.take(_pickled(keys, [engine.dumps(self._secret, value) for value in self._held.values()]))
             self._held = {}
 
 
@@ -392,7 +392,7 @@ def _combine(
     for start, end in itertools.pairwise([*starts.tolist(), len(keys)]):
         same = pickles.slice(start, end - start).to_pylist()
         if len(same) > 1:
-            same = [signed.dumps(secret, functools.reduce(merge, (signed.loads(secret, one, where) for one in same)))]
+            same = [engine.dumps(secret, functools.reduce(merge, (engine.loads(secret, one, where) for one in same)))]
         merged += same
     return _pickled(keys.take(pa.array(starts)), merged)
 

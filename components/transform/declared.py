@@ -32,7 +32,7 @@ from infeed.components.base import progress
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.dataset.ranges import ShardRange, record_ranges
+from infeed.components.dataset.reading import ShardRange, record_ranges
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import stored_statistics, tables_of
 from infeed.components.dataset.time_formats import EPOCHS

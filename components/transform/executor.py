@@ -21,7 +21,7 @@ from tfx.utils import io_utils, json_utils
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
-from infeed.components.dataset.ranges import record_ranges
+from infeed.components.dataset.reading import record_ranges
 from infeed.components.engine.choice import Cluster, counting
 from infeed.components.engine.executor import Artifacts, EngineExecutor
 from infeed.components.seams import tft as tft_seam

@@ -24,7 +24,7 @@ import numpy as np
 from infeed.components.base import user_code, user_modules
 from infeed.components.base.checks import check_fields, require
 from infeed.components.base.errors import InfeedError
-from infeed.components.base.unique_names import UniqueNames
+from infeed.components.base.units import UniqueNames
 from infeed.components.transform.analyses import Analysis, ByKey, is_word
 
 Values = Literal["one", "all", "by_position"]

@@ -14,8 +14,7 @@ from tfx_bsl.tfxio import tf_example_record
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
-from infeed.components.dataset.ranges import record_ranges
-from infeed.components.dataset.reading import split_names
+from infeed.components.dataset.reading import record_ranges, split_names
 from infeed.components.engine.engine import Engine
 from infeed.components.seams import tft as tft_seam
 from infeed.components.transform import declared

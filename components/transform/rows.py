@@ -24,13 +24,13 @@ from tensorflow_transform.saved import saved_transform_io_v2
 from tfx_bsl.coders import example_coder
 from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util, tf_example_record
 
-from infeed.components.base import limits, progress, user_code
+from infeed.components.base import machine, progress, user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import encode, files, names, records
 from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import ColumnType
-from infeed.components.dataset.ranges import ShardRange, record_ranges
+from infeed.components.dataset.reading import ShardRange, record_ranges
 from infeed.components.dataset.record_blocks import RecordBlock, read_blocks, regroup
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics
@@ -120,7 +120,7 @@ def chosen(does: str, items: Sequence[HasBytes], cluster: Cluster | None) -> Eng
     """Choose the engine for all passes over the rows, because loading TensorFlow takes seconds in each process."""
     read = sum(item.bytes for item in items)
     imports = ["infeed.components.seams.tensorflow_alone", "tensorflow_transform"]
-    work = Work(does, len(items), read, limits.TRANSFORM_BYTES, limits.TENSORFLOW_MEMORY, imports=imports)
+    work = Work(does, len(items), read, machine.TRANSFORM_BYTES, machine.TENSORFLOW_MEMORY, imports=imports)
     return choose(work, cluster)
 
 

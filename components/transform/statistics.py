@@ -21,7 +21,7 @@ from tfx.components.transform import labels
 
 from infeed.components.base.errors import value_errors
 from infeed.components.dataset import files
-from infeed.components.dataset.ranges import MapFn
+from infeed.components.dataset.reading import MapFn
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import TableStatistics, add, tables_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest

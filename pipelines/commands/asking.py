@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.base.plain_text import one_line
+from infeed.components.base.units import one_line
 from infeed.components.kubeflow.message import is_packed
 from infeed.pipelines.config import PipelineConfig, read_resolved
 from infeed.pipelines.console.terminal import Terminal, command_line

@@ -18,8 +18,7 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import counted, size
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest, Shard
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.spans import Spans
+from infeed.components.dataset.options import IngestOptions, Spans
 from infeed.components.dataset.splits import DEFAULT_SHARES, Buckets
 from infeed.components.engine.beam_runner import BEAM_RUNNERS, Named, pipeline_on
 from infeed.components.engine.choice import choose

@@ -12,8 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infeed.components.base.plain_text import one_line
-from infeed.components.base.units import counted, size
+from infeed.components.base.units import counted, one_line, size
 from infeed.components.dataset.decode import Example
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.reading import first_examples, open_dataset

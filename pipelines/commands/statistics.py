@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 from rich.table import Table
 
-from infeed.components.base import limits
+from infeed.components.base import machine
 from infeed.components.base.annotations import help_of
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import counted
@@ -148,7 +148,7 @@ def _columns(splits: Sequence[tuple[str, str]], as_json: bool) -> list[dict[str,
     """Return the columns of some splits, as (dataset, split). A terminal shows the progress of long reads."""
     for dataset, _ in splits:
         _splits(dataset)
-    console, read = Terminal(stderr=True), ChosenMap("reads", limits.STATISTICS_BYTES)
+    console, read = Terminal(stderr=True), ChosenMap("reads", machine.STATISTICS_BYTES)
     with show_step(console, "StatisticsGen", transient=True, silent=as_json or not console.is_interactive):
         return [statistics_of(dataset, split, map_fn=read) for dataset, split in splits]
 

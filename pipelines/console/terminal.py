@@ -27,7 +27,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from infeed.components.base.plain_text import plain
+from infeed.components.base.units import plain
 
 _LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _SECONDS_OF_COPY = 0.2  # seconds between two copies of the log to a terminal

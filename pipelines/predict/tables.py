@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
-from infeed.components.base.unique_names import like, told_apart
+from infeed.components.base.units import like, told_apart
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.formats import default_settings, options_of
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource

@@ -23,8 +23,7 @@ from infeed.components.base import schema, user_code
 from infeed.components.base.annotations import Count, Placeholder, Positive, help_of
 from infeed.components.base.checks import about, require
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.options import OnBadRow
-from infeed.components.dataset.spans import has_spans
+from infeed.components.dataset.options import OnBadRow, has_spans
 from infeed.components.engine.beam_runner import Named
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.options import TrainOptions

@@ -15,8 +15,16 @@ from infeed.components.base import schema
 from infeed.components.base.annotations import Count, Placeholder, Positive, help_of
 from infeed.components.base.checks import check_fields
 from infeed.components.base.errors import InfeedError, OptionError
-from infeed.components.dataset.options import Balance, Compat, Compression, IngestOptions, Level, OnBadRow, Sampling
-from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.options import (
+    Balance,
+    Compat,
+    Compression,
+    IngestOptions,
+    Level,
+    OnBadRow,
+    Sampling,
+    ShardOptions,
+)
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByRecord, ByTime, SplitBy
 from infeed.components.dataset.time_formats import ISO, check_format
 

@@ -18,11 +18,10 @@ from typing import Any
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.options import IngestOptions, Spans, has_spans, split_path
 from infeed.components.dataset.row_filter import is_function
-from infeed.components.dataset.spans import Spans, has_spans, split_path
 from infeed.components.dataset.time_formats import EPOCHS, named_regex
-from infeed.components.dataset.time_limits import format_advice
+from infeed.components.dataset.times import format_advice
 from infeed.components.example_gen.formats import FORMATS, default_settings, options_of
 from infeed.components.trainer.options import check_strategy
 from infeed.components.transform.feature import Feature

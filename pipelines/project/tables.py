@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.base import limits, schema, user_code
+from infeed.components.base import machine, schema, user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types, files
 from infeed.components.dataset.cache import CACHE_DIR, digest, keep_file, kept_file
@@ -359,7 +359,7 @@ class Table:
             is_divided=not self._patterns,
         )
         found, findings = dict.fromkeys(of, Found()), list[tuple[int, Findings | None]]()
-        work = Work("looks through", len(tasks), sum(file.size for file in of), limits.SURVEY_BYTES, noun="task")
+        work = Work("looks through", len(tasks), sum(file.size for file in of), machine.SURVEY_BYTES, noun="task")
         with choose(work) as engine:
             parts = zip(tasks, engine.map(read, tasks), strict=True)
             for path, group in groupby(parts, key=lambda pair: _path_of(pair[0][0])):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from infeed.components.base import limits, user_code
+from infeed.components.base import machine, user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files, names
 from infeed.components.dataset.reading import split_names
@@ -35,7 +35,7 @@ def transform(config: PipelineConfig, dataset: str, output: str, rows: str | Non
         raise InfeedError(f"there is no split {TRAIN!r}", where=dataset, do="ingest the data of the project again")
     if rows:
         check_new(rows, overwrite)
-    schema = infer_schema(dataset, splits, ChosenMap("reads", limits.STATISTICS_BYTES))
+    schema = infer_schema(dataset, splits, ChosenMap("reads", machine.STATISTICS_BYTES))
     function = config.preprocessing_fn and user_code.load(config.preprocessing_fn, "preprocessing_fn")
     with user_code.translate_errors(), new_folder(output, overwrite) as graph:
         if not rows:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.dataset.spans import Spans
+from infeed.components.dataset.options import Spans
 from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve

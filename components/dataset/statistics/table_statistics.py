@@ -26,8 +26,16 @@ from infeed.components.dataset.cache import CACHE_DIR, digest, keep_file, kept_f
 from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import Shard, Split
-from infeed.components.dataset.ranges import RANGE_BYTES, MapFn, ShardRange, cut
-from infeed.components.dataset.reading import FileToCount, folder_of_shards, manifest_of, manifests_of
+from infeed.components.dataset.reading import (
+    RANGE_BYTES,
+    FileToCount,
+    MapFn,
+    ShardRange,
+    cut,
+    folder_of_shards,
+    manifest_of,
+    manifests_of,
+)
 from infeed.components.dataset.record_blocks import RecordBlock, read_blocks
 from infeed.components.dataset.records import file_crc32c
 from infeed.components.dataset.statistics.cells import Cells, concat

@@ -16,7 +16,7 @@ from infeed.components.base.checks import as_tuples, at_least, check_fields, ref
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.schema import check_known
 from infeed.components.dataset import files, names
-from infeed.components.dataset.ranges import ShardRange
+from infeed.components.dataset.reading import ShardRange
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.evaluation.batches import Batch, KnownColumn
 from infeed.components.evaluation.predictor import Arrays, Signature

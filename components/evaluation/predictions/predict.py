@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from infeed.components.base import limits, progress
+from infeed.components.base import machine, progress
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.dataset.ranges import ShardRange
+from infeed.components.dataset.reading import ShardRange
 from infeed.components.engine.choice import ChosenMap, Cluster, choose
 from infeed.components.engine.engine import WithSetUp
 from infeed.components.evaluation.batches import Batch, batches_of, input_shards, known_columns, root_of
@@ -91,7 +91,7 @@ def write_predictions(
         shard is damaged, or the model rejects a record, which the error names.
     """
     options = options or PredictOptions()
-    reading = ChosenMap("describes", limits.PREDICT_BYTES, cluster, processes)
+    reading = ChosenMap("describes", machine.PREDICT_BYTES, cluster, processes)
     shards = input_shards(_roots(examples), options.splits, reading)
     question = Question.of(shards, model, options, reading)
     writer = question.writer(question.load())
@@ -100,7 +100,7 @@ def write_predictions(
     progress_file = ProgressFile.of(output, model, shards, options)
     finished = progress_file.read(paths)
     items = [OutputShard(*pair) for pair in zip(shards, paths, strict=True)][finished:]
-    work = model_work("predicts", [item.records for item in items], limits.PREDICT_BYTES, ["tensorflow"])
+    work = model_work("predicts", [item.records for item in items], machine.PREDICT_BYTES, ["tensorflow"])
     with choose(work, cluster, processes) as engine:
         write = WithSetUp(partial(_write, question), question.load)
         for number, path in enumerate(engine.map(write, items), finished + 1):

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.shards import Part
+from infeed.components.dataset.options import IngestOptions, Part
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import columnar

@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 from infeed.components.base.checks import about, as_tuples, require
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import example_types, files, schemas
-from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.options import IngestOptions, Part
 from infeed.components.dataset.records import Ints
-from infeed.components.dataset.shards import Part
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, Batches, OpenedSource, conform
 from infeed.components.example_gen.sources.file_kinds import not_a

@@ -15,8 +15,7 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from infeed.components.dataset import files, schemas
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.shards import Part
+from infeed.components.dataset.options import IngestOptions, Part
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import Batches, OpenedSource, Patterns
 from infeed.components.example_gen.sources import columnar

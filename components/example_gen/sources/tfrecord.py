@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from infeed.components.base.errors import InfeedError, ReadFailedError
 from infeed.components.dataset import example_types, records, row_filter
-from infeed.components.dataset.checksums import verify
+from infeed.components.dataset.cache import verify
 from infeed.components.dataset.decode import is_example
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.options import IngestOptions

@@ -17,7 +17,7 @@ from tensorflow_transform import analyzer_nodes, annotators, nodes, tf_utils
 from tensorflow_transform.beam import analysis_graph_builder, analyzer_cache, beam_nodes, common
 
 from infeed.components.dataset import files
-from infeed.components.dataset.ranges import ShardRange
+from infeed.components.dataset.reading import ShardRange
 from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process import cache, vocabularies

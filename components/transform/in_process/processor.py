@@ -25,7 +25,7 @@ from tfx.utils import io_utils
 from tfx_bsl.tfxio import tf_example_record
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.ranges import record_ranges
+from infeed.components.dataset.reading import record_ranges
 from infeed.components.engine.choice import Cluster, counting
 from infeed.components.seams import tft as tft_seam
 from infeed.components.seams import tfx as tfx_seam

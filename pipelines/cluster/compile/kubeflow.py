@@ -19,7 +19,7 @@ import yaml
 from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
-from infeed.components.dataset.spans import has_spans, split_path
+from infeed.components.dataset.options import has_spans, split_path
 from infeed.components.kubeflow import compiled_with, disk, message
 from infeed.components.kubeflow.ui import outputs_of
 from infeed.components.trainer.options import OVERRIDES

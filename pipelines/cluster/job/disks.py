@@ -10,7 +10,7 @@ from infeed.components.base import schema
 from infeed.components.base.errors import InfeedError
 from infeed.components.base.units import size
 from infeed.components.dataset import files
-from infeed.components.dataset.spans import Spans
+from infeed.components.dataset.options import Spans
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.message import is_packed, unpack
 from infeed.pipelines.cluster.job.compiled import CompiledJob, Task, leaves

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from infeed.components.base import limits, machine
+from infeed.components.base import machine
 from infeed.components.base.checks import at_least
 from infeed.components.base.errors import InfeedError
 from infeed.components.kubeflow.message import is_packed, local_path, mapped, pack, unpack
@@ -99,7 +99,7 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
         find_engine()
     with open_store(root) as store:
         context = _context(job, options, root, store, launcher, inputs)
-        workers = options.workers or min(machine.cpus(), max(1, machine.memory_bytes() // limits.STEP_MEMORY))
+        workers = options.workers or min(machine.cpus(), max(1, machine.memory_bytes() // machine.STEP_MEMORY))
         executor = DagExecutor(context, tasks, on_change, workers)
         executor.run(TaskIO(inputs))
         artifacts = context.artifacts or str(root / "artifacts")

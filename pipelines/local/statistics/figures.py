@@ -14,8 +14,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from infeed.components.base.plain_text import one_line
-from infeed.components.base.units import percent
+from infeed.components.base.units import one_line, percent
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.histograms import numbers_of

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from infeed.components.base import schema
 from infeed.components.base.annotations import hints_of
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.options import Balance, IngestOptions
-from infeed.components.dataset.shards import ShardOptions
-from infeed.components.dataset.spans import Spans
+from infeed.components.dataset.options import Balance, IngestOptions, ShardOptions, Spans
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByRecord, ByTime
 from infeed.components.example_gen.sources.bigquery import BigQueryOptions
 from infeed.components.example_gen.sources.csv_rows import CsvOptions

@@ -1,4 +1,4 @@
-"""Covers `components/base/limits.py` as well."""
+"""Covers `components/base/machine.py` as well."""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ from types import ModuleType
 
 import pytest
 
+from infeed.components.base.errors import InfeedError
+from infeed.components.engine import engine
 from infeed.components.engine.engine import FAN_IN, Here, Tree, WithSetUp
 
 
@@ -46,3 +48,11 @@ def test_an_engine_inside_another_leaves_what_that_one_has_set_up() -> None:
             assert list(inner.map(str, [1])) == ["1"]
         assert list(outer.map(call, "b")) == ["b"]
     assert made == [1]
+
+
+@pytest.mark.parametrize("changed", [b"", b"theirs", engine.dumps(b"their key", "mine")])
+def test_only_what_the_key_has_signed_is_unpickled(changed: bytes) -> None:
+    assert engine.loads(b"key", engine.dumps(b"key", "mine"), "file") == "mine"
+    with pytest.raises(InfeedError, match="modified") as raised:
+        engine.loads(b"key", changed, "file")
+    assert raised.value.where == "file"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.ranges import ShardRange
+from infeed.components.dataset.reading import ShardRange
 from infeed.components.evaluation.batches import (
     Batch,
     KnownColumn,

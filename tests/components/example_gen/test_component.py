@@ -12,8 +12,7 @@ from infeed import components
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.options import IngestOptions, ShardOptions
 from infeed.components.example_gen.sources.csv_rows import CsvOptions
 from infeed.components.example_gen.sources.folders import TextOptions
 from infeed.components.example_gen.sources.image_codec import ImageOptions

@@ -16,8 +16,7 @@ from infeed import components
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import records
 from infeed.components.dataset.manifest import Manifest
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.options import IngestOptions, ShardOptions
 from infeed.components.dataset.splits import Buckets, assign_by_feature
 
 pytestmark = pytest.mark.tfx

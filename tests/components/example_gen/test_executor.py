@@ -11,9 +11,7 @@ import pytest
 from infeed import components
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.shards import ShardOptions
-from infeed.components.dataset.spans import Spans
+from infeed.components.dataset.options import IngestOptions, ShardOptions, Spans
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.example_gen.sources.csv_rows import CsvOptions
 

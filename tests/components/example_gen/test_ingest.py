@@ -18,9 +18,8 @@ from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source
-from infeed.components.dataset.options import Balance, IngestOptions
+from infeed.components.dataset.options import Balance, IngestOptions, ShardOptions
 from infeed.components.dataset.reading import manifest_of
-from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel, ByName, ByRecord, ByTime, SplitBy
 from infeed.components.example_gen import ingest, planning, shuffle
 from infeed.components.example_gen.ingest import Job

@@ -16,8 +16,7 @@ import pytest
 
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Manifest, Source
-from infeed.components.dataset.options import Balance, IngestOptions
-from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.options import Balance, IngestOptions, ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.engine.beam_runner import Named, pipeline_of
 from infeed.components.engine.on_beam import OnBeam

@@ -14,8 +14,7 @@ from pyarrow import parquet as pq
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Manifest
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.options import IngestOptions, ShardOptions
 from infeed.components.example_gen import local
 from infeed.components.example_gen.local import clean, ingest
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import names
 from infeed.components.dataset.manifest import Balanced, Manifest
-from infeed.components.dataset.options import Balance, IngestOptions
-from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.options import Balance, IngestOptions, ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.engine.beam_runner import LOCAL_RUNNER, Named
 from infeed.components.engine.on_beam import OnBeam

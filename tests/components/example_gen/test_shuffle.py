@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infeed.components.dataset import files
-from infeed.components.dataset.shards import ShardPlan
+from infeed.components.dataset.options import ShardPlan
 from infeed.components.example_gen import planning, shuffle
 from infeed.components.example_gen.planning import SplitPlan
 from infeed.components.example_gen.shuffle import (

@@ -15,9 +15,8 @@ import pytest
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Manifest
-from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.options import IngestOptions, Spans
 from infeed.components.dataset.reading import check_listed
-from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.statistics.table_statistics import stored_statistics
 from infeed.components.example_gen.local import ingest
 from infeed.components.example_gen.windows import SpanWindow, merge
@@ -101,7 +100,7 @@ def test_a_column_of_two_types_is_an_error_that_names_it(tmp_path: Path) -> None
 
 TWO_PROCESSES = """
 import sys, time
-from infeed.components.dataset.spans import Spans
+from infeed.components.dataset.options import Spans
 from infeed.components.example_gen.local import ingest
 from infeed.components.example_gen.windows import SpanWindow
 data, spans, out = sys.argv[1:]

@@ -93,7 +93,7 @@ def reader_and_rows(
     from tfx_bsl.tfxio import tf_example_record
 
     from infeed.components.dataset import records
-    from infeed.components.dataset.ranges import ShardRange
+    from infeed.components.dataset.reading import ShardRange
     from infeed.components.transform.rows import ColumnReader
 
     path = str(folder / "data.gz")

@@ -16,8 +16,7 @@ from click.testing import CliRunner, Result
 
 from infeed.components.dataset import files, records
 from infeed.components.dataset.manifest import Manifest
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.spans import Spans
+from infeed.components.dataset.options import IngestOptions, Spans
 from infeed.components.kubeflow.message import pack
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.cli import main

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.options import Balance, IngestOptions
-from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.options import Balance, IngestOptions, ShardOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByRecord, ByTime
 from infeed.pipelines.project.ingest_settings import over, read_ingest
 

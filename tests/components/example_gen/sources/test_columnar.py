@@ -11,8 +11,7 @@ from opened_sources import batches_of, rows_of
 from pyarrow import parquet as pq
 
 from infeed.components.base.errors import InfeedError
-from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.shards import Part
+from infeed.components.dataset.options import IngestOptions, Part
 from infeed.components.example_gen.formats import open_source
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources.columnar import RowGroups, cut, decoded_type, plan_groups

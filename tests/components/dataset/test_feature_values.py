@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.dataset.feature_layouts import NO_KIND, VALUE_HEAD, FeatureLayout, usual_layouts
+from infeed.components.dataset.feature_values import NO_KIND, VALUE_HEAD, FeatureLayout, usual_layouts
 from infeed.components.dataset.record_blocks import PADDING
 
 FLOAT, INT, BYTES = 0x12, 0x1A, 0x0A
