@@ -3,7 +3,7 @@
 from .base.errors import InfeedError as InfeedError
 from .dataset.options import Balance as Balance
 from .dataset.options import IngestOptions as IngestOptions
-from .dataset.shards import ShardOptions as ShardOptions
+from .dataset.options import ShardOptions as ShardOptions
 from .dataset.splits import ByColumns as ByColumns
 from .dataset.splits import ByLabel as ByLabel
 from .dataset.splits import ByName as ByName
