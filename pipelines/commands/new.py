@@ -14,7 +14,8 @@ from infeed.components.base.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.console.terminal import command_line, echo
-from infeed.pipelines.project.config_file import COMMENT, FILE, TEMPLATES, config_schema
+from infeed.pipelines.project.config_file import TEMPLATES
+from infeed.pipelines.project.config_schema import COMMENT, FILE, config_schema
 from infeed.pipelines.project.sources import source_of
 
 _FILES = ("README.md", "config.yaml", "features.py", "model.py")

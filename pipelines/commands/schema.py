@@ -8,7 +8,7 @@ from infeed.components.dataset import files
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import OutputFile
 from infeed.pipelines.console.terminal import echo
-from infeed.pipelines.project.config_file import config_schema
+from infeed.pipelines.project.config_schema import config_schema
 
 
 @click.command(name="schema", cls=Command, examples=("infeed schema", "infeed schema taxi/config.schema.json"))

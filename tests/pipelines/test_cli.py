@@ -166,6 +166,17 @@ def test_no_command_loads_anything_heavy_before_it_has_something_to_do():
     assert (done.returncode, done.stdout.strip()) == (0, "set()"), done.stderr
 
 
+def test_ingest_starts_without_pydantic_and_pandas():
+    program = (
+        "import sys\n"
+        "from infeed.pipelines.cli import main\n"
+        "try:\n    main(['ingest', '--help'])\n"
+        "finally:\n    sys.stderr.write(repr({'pydantic', 'pandas', 'fsspec', 'scipy'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "set()")
+
+
 def test_an_unknown_option_is_a_usage_error():
     assert infeed("run", "image", "--epoch", "3").exit_code == 2
 
