@@ -139,26 +139,26 @@ def _specs(target: _Target, rows: MetricConfig | None) -> list[MetricsSpec]:
 
 def model_reports(config: PipelineConfig) -> list[ModelReport]:
     """Return the options of the model report of each output. The first one decides about the blessing."""
-    names = UniqueNames()
-    return [_report(one, config, names) for one in _targets(config)]
-
-
-def _report(target: _Target, config: PipelineConfig, names: UniqueNames) -> ModelReport:
-    classes, positive, rule = target.classes, target.positive, config.ingest.split_by
-    suffix = f"-{names.take(re.sub(r'[^A-Za-z0-9]+', '_', target.output))}" if not target.blessing else ""
-    return ModelReport(
-        task=target.task,
-        classes=classes,
-        positive=positive if positive is not None and len(classes) == 2 else 1,
-        threshold=target.threshold,
-        metrics=tuple(target.metrics),
-        scored_class=positive,
-        split_by=rule.columns if isinstance(rule, ByColumns) else (),
-        shown_classes=tuple(sorted(range(len(classes)), key=lambda one: -target.class_rows[one])[:10]),
-        beat_guess=bool(target.blessing and target.blessing.beat_guess),
-        output=target.output,
-        file=STEM + suffix,
-    )
+    names, rule, reports = UniqueNames(), config.ingest.split_by, []
+    for target in _targets(config):
+        classes, positive, rows = target.classes, target.positive, target.class_rows
+        suffix = f"-{names.take(re.sub(r'[^A-Za-z0-9]+', '_', target.output))}" if not target.blessing else ""
+        reports.append(
+            ModelReport(
+                task=target.task,
+                classes=classes,
+                positive=positive if positive is not None and len(classes) == 2 else 1,
+                threshold=target.threshold,
+                metrics=tuple(target.metrics),
+                scored_class=positive,
+                split_by=rule.columns if isinstance(rule, ByColumns) else (),
+                shown_classes=tuple(sorted(range(len(classes)), key=rows.__getitem__, reverse=True)[:10]),
+                beat_guess=bool(target.blessing and target.blessing.beat_guess),
+                output=target.output,
+                file=STEM + suffix,
+            )
+        )
+    return reports
 
 
 def _metric(name: str, target: _Target) -> MetricConfig:

@@ -129,13 +129,8 @@ def remove_old(home: Path, takes: float = 0) -> None:
                 excess -= small[entry]
         # A hidden folder is a leftover of a killed writer, unless the lock is held.
         elif is_old or entry.name.startswith(".") or shutil.disk_usage(home).free < takes:
-            _remove_unused(entry)
-
-
-def _remove_unused(entry: Path) -> None:
-    """Remove a folder unless another process is writing it."""
-    with suppress(InfeedError), alone(_lock_of(entry), doing="in use", where=str(entry), do="wait"):
-        shutil.rmtree(entry, ignore_errors=True)
+            with suppress(InfeedError), alone(_lock_of(entry), doing="in use", where=str(entry), do="wait"):
+                shutil.rmtree(entry, ignore_errors=True)
 
 
 def _entries(home: Path) -> Iterator[Path]:

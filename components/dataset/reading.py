@@ -356,14 +356,12 @@ def _check_shards(root: str, manifest: Manifest) -> None:
 
 def first_examples(root: str, manifest: Manifest, split: str, count: int) -> list[Example]:
     """Return up to `count` examples. Empty if the records are not tf.Examples."""
-    shards = (shard.expected(root) for shard in manifest.split(split, root).shards)
-    found = list(itertools.islice(itertools.chain.from_iterable(map(_records, shards)), count))
+    found: list[bytes] = []
+    for shard in manifest.split(split, root).shards:
+        if len(found) < count:
+            verify([shard.expected(root)])
+            found += itertools.islice(records.read_records(files.join(root, shard.file)), count - len(found))
     try:
         return [decode_example(record) for record in found]
     except ValueError:
         return []
-
-
-def _records(shard: Expected) -> Iterator[bytes]:
-    verify([shard])
-    return records.read_records(shard.path)

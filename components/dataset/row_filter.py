@@ -233,7 +233,8 @@ def misfit(body: ast.expr, batch: pa.RecordBatch, where: str, reason: str) -> In
         name = column_name(one.column) or ""
         column = _column(batch, name)
         value, kind = _first_constant(one.node), _kind_of_column(column.type)
-        if value is not None and kind and kind != _kind_of(value):
+        kind_of_value = "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
+        if value is not None and kind and kind != kind_of_value:
             example = next((shown(column, row) for row in np.flatnonzero(column.is_valid()).tolist()), "")
             of_values = f", with values such as {example}" if example else ""
             what = f"{value!r} is not a {kind}, but column {name!r} has the type {column.type}{of_values}"
@@ -290,12 +291,6 @@ def _first_constant(node: ast.expr) -> Any:
         return constant_of(items[0]) if items else None
     except UnknownError:
         return None
-
-
-def _kind_of(value: object) -> _Kind:
-    if isinstance(value, bool):
-        return "boolean"
-    return "string" if isinstance(value, str) else "number"
 
 
 def _kind_of_column(type_: pa.DataType) -> _Kind | None:

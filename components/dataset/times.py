@@ -91,7 +91,10 @@ def _days(held: dict[str, pa.Array]) -> tuple[_Numbers, _Flags]:
         first, after = _first_day(year, 1), _first_day(year + 1, 1)
         place = _number(held, "j", 1)
     else:
-        month = _month(held)
+        month = _number(held, "m", 1)
+        if name := next((name for name in ("b", "B") if name in held), None):
+            short = pc.utf8_slice_codeunits(pc.utf8_lower(held[name]), 0, 3)
+            month = _numbers(pc.index_in(short, value_set=pa.array(MONTHS))) + 1
         first, after = _first_day(year, month), _first_day(year, month + 1)
         place = _number(held, "d", 1)
     return first + place - 1, (first + place <= after) & (year >= 1)
@@ -101,13 +104,6 @@ def _first_day(year: _Numbers, month: _Numbers | int) -> _Numbers:
     """Return days from 1970 to the first day of a month; month 13 is the next January."""
     months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
     return months.astype("datetime64[D]").astype(np.int64)
-
-
-def _month(held: dict[str, pa.Array]) -> _Numbers:
-    if name := next((name for name in ("b", "B") if name in held), None):
-        short = pc.utf8_slice_codeunits(pc.utf8_lower(held[name]), 0, 3)
-        return _numbers(pc.index_in(short, value_set=pa.array(MONTHS))) + 1
-    return _number(held, "m", 1)
 
 
 def _time_of_day(held: dict[str, pa.Array]) -> _Numbers:
@@ -207,13 +203,9 @@ def _check_offsets(values: pa.Array, times: Instants, limit: Limit, where: str) 
         have = ("no offset from UTC", "an offset from UTC")
         example = repr(shown(values, int(unlike[0]))) + ("" if is_text(values.type) else f", of type {values.type},")
         what = f"{example} has {have[not limit.has_offset]}, but {limit.text!r} has {have[limit.has_offset]}"
-        raise InfeedError(what, where=where, do=f"write both in the same form, such as {_rewritten(limit)!r}")
-
-
-def _rewritten(limit: Limit) -> str:
-    """Return the same instant in UTC, with an offset if the limit has none, or without if it has one."""
-    text = str(np.datetime64(limit.micros, "us").astype("datetime64[s]"))
-    return text if limit.has_offset else f"{text}Z"
+        # The advice is the same instant in UTC, with an offset if the limit has none, or without if it has one.
+        text = str(np.datetime64(limit.micros, "us").astype("datetime64[s]")) + ("" if limit.has_offset else "Z")
+        raise InfeedError(what, where=where, do=f"write both in the same form, such as {text!r}")
 
 
 def format_advice(examples: Sequence[str], usage: str, failed: str = "") -> str:

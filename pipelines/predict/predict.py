@@ -184,9 +184,7 @@ def ask(call: Call, cells: Mapping[str, Any], tasks: Tasks = MappingProxyType({"
 
 def _answers(outputs: Arrays, tasks: Tasks) -> list[Answer]:
     """Convert model outputs to answers, of several outputs by name."""
-    found = {
-        name: (_sets if task == "multilabel" else _answers_of)(parts_of(outputs, name)) for name, task in tasks.items()
-    }
+    found = {name: _answers_of(parts_of(outputs, name), task) for name, task in tasks.items()}
     if "" in found:
         return found[""]
     rows = [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
@@ -196,17 +194,15 @@ def _answers(outputs: Arrays, tasks: Tasks) -> list[Answer]:
     ]
 
 
-def _sets(output: Mapping[str, Any]) -> list[Answer]:
-    """Convert an output to the classes of each row, the most probable first, and their probabilities."""
-    if "class" not in output:
-        return _answers_of(output)
-    rows = zip(output["class"].tolist(), output["probabilities"].tolist(), strict=True)
-    sets = [sorted((-sure, word) for word, sure in zip(*row, strict=True) if word not in (b"", -1)) for row in rows]
-    return [([_plain(word) for _, word in found], [-sure for sure, _ in found], None) for found in sets]
+def _answers_of(output: Mapping[str, Any], task: str) -> list[Answer]:
+    """Convert an output to answers: a class, with a probability if there is one, scores, or a number.
 
-
-def _answers_of(output: Mapping[str, Any]) -> list[Answer]:
-    """Convert an output to answers: a class, with a probability if there is one, scores, or a number."""
+    Of the task "multilabel", the answer is the classes of a row, the most probable first, and their probabilities.
+    """
+    if "class" in output and task == "multilabel":
+        rows = zip(output["class"].tolist(), output["probabilities"].tolist(), strict=True)
+        sets = [sorted((-sure, word) for word, sure in zip(*row, strict=True) if word not in (b"", -1)) for row in rows]
+        return [([_plain(word) for _, word in found], [-sure for sure, _ in found], None) for found in sets]
     if "class" in output:
         classes = output["class"]
         if has_parts(classes.shape):

@@ -282,8 +282,7 @@ def _features(project: Project, survey: Survey, labels: Sequence[str], data: str
         types = {name: IMAGE_COLUMNS[name] for name in survey.written}
     check_features(features, types)
     columns = {column.name: column for column in survey.columns} if isinstance(survey, TableSurvey) else {}
-    _check_values(features, columns, data)
-    _check_dates(features, columns, data)
+    _check_columns(features, columns, data)
     try:
         check_types(features, types)
     except InfeedError as error:
@@ -315,29 +314,20 @@ def _check_labels(features: Sequence[Feature], labels: Sequence[str], blessing: 
         raise InfeedError(what, where="setting blessing", do=do)
 
 
-def _check_values(features: Sequence[Feature], columns: Mapping[str, ColumnSurvey], data: str) -> None:
-    """Check that features of one value per row do not receive lists, and that no column is empty."""
-    for feature, name in ((one, name) for one in features for name in one.columns):
-        column = columns.get(name)
-        if not column:
-            continue
-        found = column.statistics
+def _check_columns(features: Sequence[Feature], columns: Mapping[str, ColumnSurvey], data: str) -> None:
+    """Check that no column is empty, and that features of one value per row, and of dates, fit the values."""
+    for feature, name in ((one, name) for one in features for name in one.columns if name in columns):
+        column, step = columns[name], next(iter(feature.steps), None)
+        found, cannot = column.statistics, f"{type(feature).__name__} cannot take column {name!r}"
         if column.missing == column.rows:
-            what, do = "it is empty", "remove the feature"
+            raise InfeedError(f"{cannot}: it is empty", where=data, do="remove the feature")
         # A tf.Example does not distinguish lists of one value.
-        elif column.is_list and feature.values == "one" and (not found or found.lengths.maximum > 1):
-            what, do = "its rows hold lists", 'set values="all" on it, or write one value per row'
-        else:
-            continue
-        raise InfeedError(f"{type(feature).__name__} cannot take column {column.name!r}: {what}", where=data, do=do)
-
-
-def _check_dates(features: Sequence[Feature], columns: Mapping[str, ColumnSurvey], data: str) -> None:
-    """Check that a date reads some of the counted values. It takes others as missing, here the whole column."""
-    for feature, name in ((one, name) for one in features for name in one.columns):
-        step, found = next(iter(feature.steps), None), columns[name].statistics if name in columns else None
+        if column.is_list and feature.values == "one" and (not found or found.lengths.maximum > 1):
+            do = 'set values="all" on it, or write one value per row'
+            raise InfeedError(f"{cannot}: its rows hold lists", where=data, do=do)
         if not isinstance(step, DatePart) or step.format in EPOCHS or not found or found.type != "bytes":
             continue
+        # A date takes values that it cannot read as missing, here the whole column.
         texts = [value.decode("utf-8", "replace") for value, _ in itertools.islice(found.counts.items(), _DATES)]
         if texts and not any(re.search(named_regex(step.format), text) for text in texts):
             what = f"column {name!r} has no date of format {step.format!r}, but values such as {texts[0]!r}"
