@@ -1,7 +1,4 @@
-from pathlib import Path
-
 import pytest
-import tensorflow as tf
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
@@ -9,10 +6,8 @@ from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.feed.shards import (
     RecordRange,
     ShardFile,
-    corrupt_record_context,
     dataset_names,
     shard_files,
-    stored_blocks,
     uneven,
     worker_ranges,
 )
@@ -97,29 +92,3 @@ def test_a_folder_that_holds_other_files_than_its_manifest_tells_of_is_refused(t
     (tmp_path / "Split-train" / "left-over").touch()
     with pytest.raises(InfeedError, match="left-over is unknown"):
         shard_files([f"{tmp_path}/Split-train/*"])
-
-
-pytestmark = [pytest.mark.slow, pytest.mark.stack]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    with tf.io.TFRecordWriter(str(tmp_path / "records")) as writer:
-        for number in range(10):
-            writer.write(str(number).encode())
-    return str(tmp_path / "records")
-
-
-def test_a_range_of_records_in_blocks(path: str) -> None:
-    blocks = stored_blocks(path, 2, 9).rebatch(3)
-    assert [block.tolist() for block in blocks.as_numpy_iterator()] == [
-        [b"2", b"3", b"4"],
-        [b"5", b"6", b"7"],
-        [b"8"],
-    ]
-
-
-def test_another_number_of_records_is_an_error_that_names_the_file(path: str) -> None:
-    with pytest.raises(InfeedError, match="10 records, expected 12") as caught, corrupt_record_context([]):
-        list(stored_blocks(path, records=12))
-    assert caught.value.where == path
