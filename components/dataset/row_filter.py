@@ -3,6 +3,9 @@
 The expression is parsed and never executed. It supports comparisons, `and`, `or`, `not`, `in`, `is None`, column names
 (`field("a/b")` for a name that is not a Python name), numbers, strings, True, False, and times. `time("2020-01-31")`
 compares with dates, timestamps, and ISO 8601 text. `time(day, "%m/%d/%Y")` reads a column in another format.
+
+The error of a filter that does not fit a batch shows the type of the column, an example value, and a comparison that
+fits.
 """
 
 from __future__ import annotations
@@ -70,9 +73,9 @@ def parse(text: str) -> ast.expr:
         return _parse(text)
     except _BAD_SYNTAX as error:
         reason = error.msg if isinstance(error, SyntaxError) else error
-        place = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         do = _in_python(text) or _EXAMPLE
-        raise InfeedError(f"cannot parse the filter: {reason}", where=f"filter {place!r}", do=do) from error
+        raise InfeedError(f"cannot parse the filter: {reason}", where=f"filter {excerpt!r}", do=do) from error
 
 
 def _parse(text: str) -> ast.expr:

@@ -132,11 +132,11 @@ def _processes(work: Work, asked: int | None) -> tuple[int, str]:
         return min(asked, max(1, work.items)), f"--direct_num_workers or the caller requests {asked}"
     fit = machine.memory_bytes() // work.memory_per_process
     # The log names the smallest limit, so that a user knows what would allow more processes.
-    most = {
+    limits = {
         "one for each item": work.items,
         "one for each core": machine.cpus(),
         f"each takes up to {size(work.memory_per_process)} of memory": fit,
         f"each needs at least {size(work.bytes_per_process)} of input": work.bytes // work.bytes_per_process,
     }
-    reason = min(most, key=lambda one: most[one])
-    return max(1, most[reason]), reason
+    reason = min(limits, key=lambda one: limits[one])
+    return max(1, limits[reason]), reason

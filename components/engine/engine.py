@@ -1,4 +1,7 @@
-"""Interface of engines, merge tree of results, and the engine that runs in this process."""
+"""Interface of engines, merge tree of results, and the engine that runs in this process.
+
+Other programs may write the files of results. A key of the job signs each pickle, because pickles can run code.
+"""
 
 from __future__ import annotations
 

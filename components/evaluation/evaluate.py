@@ -206,7 +206,7 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: Model
         and (not report.metrics or (key.name in report.metrics and key.output_name in ("", report.output)))
     ]
     for key in sorted(of_models, key=lambda key: key not in thresholds and key.make_diff_key() not in thresholds):
-        machine = [one for of in (key, key.make_diff_key()) for _, one in thresholds.get(of, ())]
+        limits = [one for of in (key, key.make_diff_key()) for _, one in thresholds.get(of, ())]
         name = f"{key.output_name}: {key.name}" if key.output_name not in ("", report.output) else key.name
         # Metrics of one name may be about several classes.
         alike = [one for one in of_models if (one.name, one.output_name) == (key.name, key.output_name)]
@@ -214,7 +214,7 @@ def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], report: Model
             number = key.sub_key.class_id
             name += f" ({key.sub_key})" if number is None else f" of {report.name_of(number)}"
         baseline = numbers.get(key.make_baseline_key(tfma.BASELINE_KEY))
-        yield MetricLine(name, numbers[key], baseline, "; ".join(filter(None, map(_limit, machine))))
+        yield MetricLine(name, numbers[key], baseline, "; ".join(filter(None, map(_limit, limits))))
 
 
 def _limit(threshold: Any) -> str:

@@ -4,6 +4,10 @@ Stratified splits and balancing are planned here too, from sizes alone. A `Spill
 and stratum in shuffled order, so any slice of it is a random sample. Shares are rounded over all spills of a label
 together.
 
+The kinds of columns come from a sample, and `check_found` compares the findings of all tasks with it. If they differ,
+nothing is written, and `settled` starts again with the kinds of the whole input. The result is the same as with kinds
+known from the start.
+
 Memory grows with the tasks: a summary of each, and a row of `Spills` for each run, split and label.
 """
 

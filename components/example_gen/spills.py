@@ -1,4 +1,4 @@
-"""Encode record batches, assign each row its split and stratum, and write spills.
+"""Choose rows and columns, encode record batches, assign each row its split and stratum, and write spills.
 
 A run is a few neighboring blocks of a task. A spill holds the framed records of one run and split, in a file beside
 the splits until the shards are written. Each spill is shuffled, so any slice of it is a random sample of the run.

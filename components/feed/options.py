@@ -1,4 +1,7 @@
-"""Options of the feed. `plan` chooses every option with its default value, and gives a reason."""
+"""Options of the feed. `plan` chooses every option with its default value, and gives a reason.
+
+`Draws` are the random numbers of the augmentation of an image, in the order in which they are drawn.
+"""
 
 from __future__ import annotations
 

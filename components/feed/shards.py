@@ -3,6 +3,8 @@
 Record counts come from the manifest. Without a manifest, the feed counts the records once. TensorFlow reports a corrupt
 record by a byte offset without the file, and cannot read the rest of the file. This module names the record in the
 error, or skips corrupt records before training if `FeedOptions.skip_corrupt` is set.
+
+`stored_blocks` reads files in stores that TensorFlow cannot open, with pyarrow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """User functions on features, called by the stages `map_examples` and `map_batches`.
 
 TensorFlow functions become part of the graph. NumPy functions run in a few processes, which import the user's module
-but not TensorFlow. Batches pass through pipes. The seed of a call depends only on the seed of the
-run, the option, and the number of the example or batch, so a resumed training repeats it.
+but not TensorFlow; maps of `infeed.load` use them as well. Batches pass through pipes. The seed of a call depends only
+on the seed of the run, the option, and the number of the example or batch, so a resumed training repeats it.
 """
 
 from __future__ import annotations

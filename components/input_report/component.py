@@ -1,4 +1,7 @@
-"""The InputReport component and its executor: report whether training waited for input, and recommended changes."""
+"""The InputReport component and its executor: report whether training waited for input, and recommended changes.
+
+`InteractiveContext.show` displays the report in a notebook, as TFX displays statistics and schemas.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The verdict on a training: whether it waited for input, the possible gain, and advice.
 
 The floor is the measured time for a batch that is already ready (see `Ceiling`). Waiting is the time above the floor.
-The verdict, the gain, the advice and the blessing use the same share, so they agree. Each rule of advice is a function
-that returns a sentence with its gain, or None.
+The verdict, the gain, the advice and the blessing use the same share, so they agree. Each advice is a sentence,
+most with their gain.
 """
 
 from __future__ import annotations

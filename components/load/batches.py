@@ -129,7 +129,7 @@ class BatchSampler(Batches[list[int]]):
     """Batch sampler of PyTorch: lists of row numbers, one list per batch."""
 
     def __init__(self, order: BatchOrder) -> None:
-        super().__init__(order, lambda some: (rows.tolist() for rows in some))
+        super().__init__(order, _lists)
 
     @property
     def batch_size(self) -> int:
@@ -145,6 +145,11 @@ class BatchSampler(Batches[list[int]]):
     def sampler(self) -> BatchSampler:
         """This sampler, for clients such as Accelerate that set the epoch on a batch sampler's `sampler`."""
         return self
+
+
+def _lists(order: BatchOrder) -> Iterator[list[int]]:
+    # Not a lambda, because a DataLoader with this sampler is pickled for processes.
+    return (rows.tolist() for rows in order)
 
 
 def numpy_batches(

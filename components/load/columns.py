@@ -334,9 +334,11 @@ def _spec_of(
     is_stack = shape is None and not is_single and tensor[:1] == (ANY_SIZE,)
     step = tensor[1:] if is_stack and not (feature.counts % math.prod(tensor[1:])).any() else ()
     is_number = shape == () and kind == "float32"
-    values, missing = feature.data, feature.nulls
-    for begin in range(0, len(values) if is_number else 0, _ITEMS):
-        missing += int(np.count_nonzero(np.isnan(values[begin : begin + _ITEMS])))
+    missing = feature.nulls
+    if is_number:
+        values = feature.data  # maps a file
+        for begin in range(0, len(values), _ITEMS):
+            missing += int(np.count_nonzero(np.isnan(values[begin : begin + _ITEMS])))
     return FeatureSpec(kind, shape, missing, step), (is_single and varies) or (is_number and missing > 0)
 
 

@@ -1,4 +1,4 @@
-"""Content of a batch: values for missing cells, and features that share an array.
+"""Content of a batch: values for missing cells, features that share an array, and labels and weights apart from them.
 
 NumPy and TensorFlow return the same values through different `Arrays`.
 """

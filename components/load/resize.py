@@ -2,6 +2,9 @@
 
 Resizing is bilinear and antialiased. Every path gives the pixels of Pillow, to within 1 of 255. The libraries release
 the GIL while they resize.
+
+A window depends on the seed and on the position of the picture in the training order, as in the Trainer. The file is
+decoded first, so a picture is resampled once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Datasets of one training: the feed with the functions of the transform graph, and the packing of its features."""
+"""Datasets of one training: the feed with the functions of the transform graph."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,54 +23,12 @@ from infeed.components.feed.plan import FeedSpec
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import Task, TrainOptions
+from infeed.components.trainer.packing import Packing
 
-FEWEST = 32  # smaller groups of features stay unpacked
 _SHOWN = 8  # maximum number of feature names in a message
 # ({name: [batch, ...]}, label [batch, ...]), and optionally weight float32 [batch]. With several outputs, the label is
 # {output: [batch, ...]}.
 Labeled = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Packing:
-    """Assignment of features to packed tensors: packed tensor name -> ordered feature names.
-
-    The feed and the step run every operation once per tensor of a batch, so a thousand features cost a thousand
-    operations each time. Packed features stay in a few tensors until the model unpacks them.
-    """
-
-    packs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, specs: Mapping[str, Any], apart: Collection[str] = ()) -> Packing:
-        """Group the features by dtype and shape, except those in `apart`."""
-        alike: dict[str, list[str]] = {}
-        for name, spec in sorted(specs.items()):
-            if isinstance(spec, tf.io.FixedLenFeature) and name not in apart:
-                alike.setdefault(f"packed {spec.dtype.name}{list(spec.shape)}", []).append(name)
-        return cls({pack: tuple(names) for pack, names in alike.items() if len(names) >= FEWEST})
-
-    def pack(self, features: Mapping[str, Any]) -> dict[str, Any]:
-        """Stack the tensors [batch, ...] of each group into one tensor [batch, features, ...]."""
-        packed = {pack: tf.stack([features[name] for name in names], axis=1) for pack, names in self.packs.items()}
-        inside = {name for names in self.packs.values() for name in names}
-        return {name: tensor for name, tensor in features.items() if name not in inside} | packed
-
-    def unpack(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Reverse `pack`, for tensors or tensor specs."""
-        features: dict[str, Any] = {}
-        for name, tensor in batch.items():
-            if name not in self.packs:
-                features[name] = tensor
-            elif isinstance(tensor, tf.TypeSpec):
-                spec = tf.TensorSpec([tensor.shape[0], *tensor.shape[2:]], tensor.dtype)
-                features |= dict.fromkeys(self.packs[name], spec)
-            else:
-                # The model unpacks arrays of NumPy and JAX, too.
-                of_tf = tf.is_tensor(tensor)
-                parts = tf.unstack(tensor, axis=1) if of_tf else [tensor[:, i] for i in range(tensor.shape[1])]
-                features |= zip(self.packs[name], parts, strict=True)
-        return features
 
 
 def make_feed(

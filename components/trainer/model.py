@@ -18,9 +18,9 @@ import tensorflow as tf
 from infeed.components.base import user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.seams import keras as keras_seam
-from infeed.components.trainer.data import Packing
 from infeed.components.trainer.model_inputs import ModelInputs, feed_by_name, inputs_of, symbolic_output
 from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.packing import Packing
 
 _CROSSENTROPIES = (
     "binary_crossentropy",

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from infeed.components.base.errors import InfeedError
 from infeed.components.seams import keras as keras_seam
-from infeed.components.trainer.data import Packing
+from infeed.components.trainer.packing import Packing
 
 # Default name of a Keras input.
 _UNNAMED = re.compile(r"(keras_tensor|input_layer)(_\d+)?")

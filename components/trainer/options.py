@@ -236,7 +236,8 @@ class TrainOptions:
             elif given != "balanced":
                 raise refused(self, at, "use balanced, or a weight for each class", what)
             elif self.input_fn or self.feed.class_shares or self.feed.mix:
-                do = "set weights by class name: training data does not have the class frequencies that ingest counted"
+                do = "set weights by class name: the training data does not have the class frequencies that "
+                do += "ingest counted"
                 raise refused(self, at, do, what)
 
     def _check_jax(self) -> None:

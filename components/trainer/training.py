@@ -26,12 +26,13 @@ from infeed.components.trainer import cluster, distribution
 from infeed.components.trainer.checkpoint import CheckpointMirror, Checkpoints, checkpoint_folder
 from infeed.components.trainer.class_weights import ClassWeights, class_weights
 from infeed.components.trainer.cluster import OutputDirs
-from infeed.components.trainer.data import Packing, packing_of
+from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.graph import Graph, open_graph
 from infeed.components.trainer.loop import Schedule
 from infeed.components.trainer.model import ModelSpec, OutputSpec
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, Backend, TrainOptions
 from infeed.components.trainer.own_input import check_same_length, make_input
+from infeed.components.trainer.packing import Packing
 
 C = TypeVar("C", bound=Checkpoints)
 _BATCHES = 100  # maximum batches that are searched for non-finite values

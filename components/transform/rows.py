@@ -22,7 +22,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform import graph_tools, impl_helper
 from tensorflow_transform.saved import saved_transform_io_v2
 from tfx_bsl.coders import example_coder
-from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util, tf_example_record
+from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util
 
 from infeed.components.base import machine, progress, user_code
 from infeed.components.base.errors import InfeedError
@@ -252,6 +252,8 @@ class ColumnReader:
     @classmethod
     def of(cls, schema: schema_pb2.Schema, tfxio: Any, columns: Sequence[str]) -> ColumnReader:
         """Create a reader of `columns` (all if empty) for rows that `tfxio` describes and `schema` types."""
+        from tfx_bsl.tfxio import tf_example_record  # imports Beam, which takes a second
+
         tensors, whole = tfxio.TensorRepresentations(), schema_pb2.Schema()
         whole.CopyFrom(schema)
         # If a schema represents some of its features as tensors, tfx_bsl can project only these.

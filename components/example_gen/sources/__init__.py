@@ -1,1 +1,1 @@
-"""Sources: one file or package per format. `formats.FORMATS` lists them."""
+"""Sources: one or two files per format. `formats.FORMATS` lists them."""

@@ -8,6 +8,8 @@ names.
 Some lines are never passed to Arrow, because Arrow misreads them or aborts: null in place of an object, thousands of
 levels, or two objects on a line. A line that starts with `{` and ends with `}` cannot continue on the next line, since
 no JSON value has `}` before `{`. So if there are as many rows as lines, each line is one row.
+
+`read_rows` reads row by row for predictions: it keeps each value as written, so that rows are independent.
 """
 
 from __future__ import annotations

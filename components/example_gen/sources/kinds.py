@@ -71,10 +71,11 @@ def infer_kind(cells: pa.StringArray) -> CellKind:
         if _try_cast(cells, pa.int64()) is not None:
             return CellKind.INT
         floats = _try_cast(cells, pa.float64())
-        # Arrow 18 and later reads an integer such as +49 only as a float.
-        have_plus = b"+" in bytes(cells.buffers()[2] or b"") and pc.any(pc.starts_with(cells, "+")).as_py()
-        if floats is not None and not have_plus and _are_floats_meant(cells, floats):
-            return CellKind.FLOAT
+        if floats is not None:
+            # Arrow 18 and later reads an integer such as +49 only as a float.
+            have_plus = b"+" in bytes(cells.buffers()[2] or b"") and pc.any(pc.starts_with(cells, "+")).as_py()
+            if not have_plus and _are_floats_meant(cells, floats):
+                return CellKind.FLOAT
     kind = CellKind.EMPTY
     for cell in cells.unique():
         kind = max(kind, kind_of_cell(cell.as_py().encode()))

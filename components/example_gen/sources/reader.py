@@ -3,7 +3,8 @@
     infeed.ingest(polars_frame, OUTPUT)              # data of this process: one task
     def trips(part: int, parts: int) -> Any: ...     # named `module:trips`: a task for each part
 
-To determine the columns, the source calls the function once more.
+Arrow batches are unchanged. For dicts, the first rows determine the columns and types. To determine the columns, the
+source calls the function once more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stages on whole batches: batch records, parse, transform, augment, pad and prefetch."""
+"""Stages on whole batches: batch records, parse, transform, call user functions, augment, pad and prefetch."""
 
 from __future__ import annotations
 

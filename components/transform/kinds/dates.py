@@ -68,7 +68,7 @@ SECOND = 1_000_000
 class Times(NamedTuple):
     """Parsed times. If `valid` is False, `micros` is 0."""
 
-    micros: Tensor  # int64
+    micros: Tensor  # int64, microseconds since 1970-01-01T00:00 UTC
     valid: Tensor  # bool
 
 

@@ -1,4 +1,4 @@
-"""A user's functions give the same batches in every tier, step and worker. Covers `processes` as well."""
+"""A user's functions give the same batches in every tier, step and worker."""
 
 import re
 from pathlib import Path

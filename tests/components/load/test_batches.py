@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from itertools import islice
 
@@ -33,6 +34,11 @@ def test_each_iteration_reads_the_next_epoch():
     batches = BatchSampler(order(epochs=1))
     assert [list(batches), list(batches), list(batches)] == [epoch(0), epoch(1), epoch(2)]
     assert epoch(0) != epoch(1)
+
+
+def test_a_sampler_is_pickled_for_processes() -> None:
+    batches = BatchSampler(order(epochs=1))
+    assert list(pickle.loads(pickle.dumps(batches))) == list(batches)
 
 
 def test_each_iteration_reads_as_many_epochs_as_were_asked_for():

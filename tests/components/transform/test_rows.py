@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -273,3 +275,9 @@ def as_lists(tensor: Any) -> Any:
     if isinstance(tensor, tf.RaggedTensor):
         return tensor.to_list()
     return (tf.sparse.to_dense(tensor, -1.0) if isinstance(tensor, tf.SparseTensor) else tensor).numpy().tolist()
+
+
+def test_workers_of_declared_features_do_not_load_beam() -> None:
+    program = "import sys, infeed.components.transform.declared; sys.exit('apache_beam' in sys.modules)"
+    seam = "from infeed.components.seams import tensorflow_alone; import tensorflow_transform; "
+    subprocess.run([sys.executable, "-c", seam + program], check=True)
