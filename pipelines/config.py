@@ -224,7 +224,11 @@ class LabelFacts:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings of a `PipelineConfig` that steps need, and the part of the survey that evaluation needs."""
+    """Settings of a `PipelineConfig` that steps need, and the part of the survey that evaluation needs.
+
+    The steps of a compiled job have neither the survey nor the config file. They get this as packed text, in place of
+    the project on their command line.
+    """
 
     name: str
     source: Source

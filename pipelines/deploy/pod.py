@@ -1,4 +1,4 @@
-"""Settings of a Kubernetes pod: tolerations, variables, files, volumes and labels. Names and fields follow Kubernetes.
+"""Settings of a Kubernetes pod: tolerations, variables, files, volumes, labels, affinity, and the rules for names.
 
 resources:
   default:
@@ -84,7 +84,7 @@ def check_distinct(options: object, named: Mapping[str, Sequence[str]], use: str
         if twice := [name for name in names if counts[name] > 1]:
             by = " and ".join(other for other, given in named.items() if twice[0] in given)
             what = f"{twice[0]!r} is {use} twice, by {by}"
-            raise refused(options, option, "use it once, or another name", what)
+            raise refused(options, option, "use it once, or under another name", what)
 
 
 def check_labels(options: object, name: str, labels: Mapping[str, str]) -> None:
@@ -226,24 +226,49 @@ def check_pod(options: object, name: str) -> None:
     require("containers" not in spec, options, name, "leave containers out: `resources` has settings of the container")
     try:
         node_affinity(pod), pull_secrets(pod)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, ValueError) as error:
         do = "write affinity and imagePullSecrets as Kubernetes writes them"
         raise refused(options, name, do, f"{name} has another form than a Pod of Kubernetes: {error}") from error
 
 
 def node_affinity(pod: Pod) -> list[dict[str, Any]]:
-    """Return the required terms (a machine must meet one), and each preferred term with its weight."""
+    """Return the required terms (a machine must meet one), and each preferred term with its weight.
+
+    Raises ValueError for another outer form. Kubernetes itself checks the terms.
+    """
     affinity = pod.get("spec", {}).get("affinity", {}).get("nodeAffinity", {})
-    if unknown := affinity.keys() - {_REQUIRED, _PREFERRED}:
-        raise ValueError(f"nodeAffinity has no field {min(unknown)}")
-    required = affinity[_REQUIRED]["nodeSelectorTerms"] if _REQUIRED in affinity else ()
-    preferred = affinity.get(_PREFERRED, ())
-    return [*required, *({**one["preference"], "weight": one["weight"]} for one in preferred)]
+    _check_form(affinity, "nodeAffinity", {_REQUIRED: Mapping, _PREFERRED: Sequence}, optional=True)
+    required, preferred = affinity.get(_REQUIRED, {"nodeSelectorTerms": ()}), affinity.get(_PREFERRED, ())
+    _check_form(required, _REQUIRED, {"nodeSelectorTerms": Sequence})
+    for one in preferred:
+        _check_form(one, _PREFERRED, {"preference": Mapping, "weight": int})
+    for term in required["nodeSelectorTerms"]:
+        _check_form(term, "nodeSelectorTerms", {"matchExpressions": Sequence, "matchFields": Sequence}, optional=True)
+    return [*required["nodeSelectorTerms"], *({**one["preference"], "weight": one["weight"]} for one in preferred)]
 
 
 def pull_secrets(pod: Pod) -> list[str]:
-    """Return the names of the Secrets for the registry of the image."""
-    return [one["name"] for one in pod.get("spec", {}).get("imagePullSecrets", ())]
+    """Return the names of the Secrets for the registry of the image. Raises ValueError for another form."""
+    secrets = pod.get("spec", {}).get("imagePullSecrets", ())
+    _check_form({"imagePullSecrets": secrets}, "spec", {"imagePullSecrets": Sequence})
+    for one in secrets:
+        _check_form(one, "imagePullSecrets", {"name": str})
+        if not _OBJECT.fullmatch(one["name"]):
+            raise ValueError(f"imagePullSecrets names {one['name']!r}, which is no name of a Secret")
+    return [one["name"] for one in secrets]
+
+
+def _check_form(given: Any, of: str, fields: Mapping[str, Any], *, optional: bool = False) -> None:
+    """Raise ValueError unless `given` is a mapping with these fields and types."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{of} has {given!r}, which is no mapping")
+    if unknown := given.keys() - fields.keys():
+        raise ValueError(f"{of} has no field {min(unknown, key=str)!r}")
+    for name, kind in fields.items():
+        if name not in given and not optional:
+            raise ValueError(f"{of} lacks {name}")
+        if name in given and (not isinstance(given[name], kind) or (kind is not str and isinstance(given[name], str))):
+            raise ValueError(f"{name} of {of} is {given[name]!r}")
 
 
 def of_machines_alone(pod: Pod) -> list[str]:
