@@ -242,7 +242,7 @@ class Resolved:
     preprocessing_fn: str | None
     rows: int  # as in the survey
     labels: tuple[LabelFacts, ...]  # the label that decides about the blessing is the first
-    # Digests of the user's functions by option, so that an edited function misses the cache.
+    # Digests of the user's functions by option. An edited function has another digest, so its step runs again.
     code: Mapping[str, str] = field(default_factory=dict)
     data: str = field(default="", kw_only=True)
 

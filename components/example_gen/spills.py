@@ -43,9 +43,12 @@ RowsBySplit = Mapping[str | None, npt.NDArray[np.int64]]  # the key is None unti
 def choose_rows(batch: pa.RecordBatch, options: IngestOptions, place: str, bad_rows: BadRows) -> pa.RecordBatch:
     """Return the rows that pass the filter and have a label. Report rows without a required value as bad rows.
 
-    `batch` has all columns of the input at `place`, including those that are not written. Raises InfeedError if a
-    column is missing, the
-    filter does not fit, or a bad row is not allowed.
+    Args:
+      batch: all columns of the input, not only the written ones.
+      place: path of the input, for errors.
+
+    Raises:
+      InfeedError: a column is missing, the filter does not fit, or a bad row is not allowed.
     """
     return complete(with_label(passing(batch, options), options), options, place, bad_rows)
 

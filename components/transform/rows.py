@@ -1,6 +1,6 @@
 """Rows of TFRecord files, range by range: read by TensorFlow or like tfx_bsl, transformed by a graph, and written.
 
-An error of the user's function on rows gets its line, the operation, and example values.
+If a user's function fails on rows, the error names the line, the operation, and example values.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class FailedBatchError(Exception):
 
 def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> InfeedError:
     """Return an error with the user's line that created the failed operation, and the columns that it depends on."""
-    # Only this process has the trace. Its operations record the lines of the user's code.
+    # The traced operations record the lines of the user's code. Workers do not have this trace.
     operation = tensorflow_seam.failed_operation(failed.text, graph)
     place = user_code.users_line(operation.traceback) if operation is not None else None
     columns = graph_tools.get_dependent_inputs(graph, inputs, list(operation.inputs)) if operation is not None else {}

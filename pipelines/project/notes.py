@@ -222,7 +222,7 @@ def leak_notes(leaks: Leaks, keep: Collection[str], function: str | None, *, by_
             known = f"If it is known at prediction time, keep it with --keep {quote(column.name)}"
             words = f"is excluded: {leak.reason}. {known}"
         elif leak.sure and column.features and by_survey:
-            words = f"{gives}; it stays because no other column is left to learn from"
+            words = f"{gives}; it is used because no other column is left"
         else:
             place = f"do not use it in {function}" if function else "remove it from the features"
             place = f"exclude it with --drop {quote(column.name)}" if by_survey else place

@@ -25,8 +25,8 @@ from typing import IO
 
 import infeed
 from infeed.components.base.errors import InfeedError
+from infeed.components.engine.beam_runner import BEAM_RUNNERS
 from infeed.pipelines.cluster.containers import Engine, find_engine
-from infeed.pipelines.deploy.options import DATAFLOW
 from infeed.pipelines.project.own_files import check_size, ignoring
 
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
@@ -34,7 +34,7 @@ _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 BASE = "docker.io/library/debian:trixie-slim"
 
 # Dataflow mounts folders that only root may write: https://github.com/pangeo-data/pangeo-docker-images/pull/360.
-_WORKER_USERS = {DATAFLOW: "0"}
+_WORKER_USERS = {BEAM_RUNNERS["dataflow"]: "0"}
 _CERTIFICATES_IN_BUILD = "/run/secrets/ca.crt"  # mounted by the Dockerfile
 _KEPT = ("index-url", "extra-index-url", "proxy", "trusted-host", "timeout", "retries", "cert")
 _SECTIONS = ("global", "install", ":env:")  # a later section overrides an earlier one, as in pip
