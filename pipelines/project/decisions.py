@@ -152,7 +152,6 @@ def train_options(
     Raises InfeedError if an option is invalid, or names a label, class, feature or split that does not exist.
     """
     settings, of_feed = project.settings, [one.name for one in fields(FeedOptions)]
-    schema.check_known(train, [*(one.name for one in fields(TrainOptions)), *of_feed], "train")
     feed = {name: train.pop(name) for name in of_feed if name in train}
     for option in ("map_examples", "map_batches"):
         if isinstance(given := feed.get(option), str):

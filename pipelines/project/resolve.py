@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from infeed.components.base import user_code
+from infeed.components.base import schema, user_code
 from infeed.components.base.errors import InfeedError
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions, Spans, has_spans, split_path
@@ -23,7 +23,8 @@ from infeed.components.dataset.row_filter import is_function
 from infeed.components.dataset.time_formats import EPOCHS, named_regex
 from infeed.components.dataset.times import format_advice
 from infeed.components.example_gen.formats import FORMATS, default_settings, options_of
-from infeed.components.trainer.options import check_strategy
+from infeed.components.feed.options import FeedOptions
+from infeed.components.trainer.options import TrainOptions, check_strategy
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import check_features, check_types, features_from_json
 from infeed.components.transform.kinds.dates import DatePart
@@ -82,6 +83,8 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     given = overrides or Overrides()
     # Check what needs no data first, because the survey of large data takes minutes.
     check_strategy({**project.settings.train, **given.train}.get("strategy", "auto"))
+    names = [one.name for kind in (TrainOptions, FeedOptions) for one in dataclasses.fields(kind)]
+    schema.check_known(project.settings.train, names, "train")
     user_code.resolve(project.reference(project.settings.model), "model")
     asked = _ingest_settings(project, given)
     project = _with_overrides(project, given)
